@@ -1310,7 +1310,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
    "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
    oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. */
+   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
@@ -1667,10 +1667,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 /* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
    physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
    untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, and how many requests failed on this device
-   before. Follows snprintf; allocates nothing. MemLord logs this line itself when an allocation
-   fails for good and, as a warning at most once a second, when a reservation is refused.
-   Cost: walks tags and sites; nothing is walked for a log without a logger. */
+   line also has the bytes of what is not listed, how many requests failed on this device before,
+   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
+   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
+   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
+   for a log without a logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -2003,7 +2004,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known. */
+   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
+   0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2069,7 +2071,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
    ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
    60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_alloc_retry asks
+   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
+   how many neighbours rest. memlord_alloc_retry asks
    the neighbours by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2172,7 +2175,8 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    swaps the context holds what the thread was in before, so a fibre may run inside another.
    memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
    their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. */
+   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
+   so. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;
@@ -2394,9 +2398,11 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
-   open when its ledger is destroyed stays open there. The first ledger of the process looks for the
-   interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
+   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
+   begins what is open in the one that it enters. So a scope is an invocation there for each time
+   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
+   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
    none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
@@ -5298,6 +5304,7 @@ typedef struct mli_phys {
     uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
                               page was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
+    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
@@ -8458,7 +8465,7 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed */
     mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
                               sampled */
-    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -8488,17 +8495,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
-   then `level` has the base of its cell, less the level at which its span began. So `level` is at
-   most what all have added, and `high` at most their peak. */
+/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
+   the member adds to `level` the base of the thread's cell, less the level at which its span began.
+   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
+   `delta` are of the members that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* all but token and began */
+    mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    struct mli_thread_scope *began; /* of the thread that it began on */
+    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -9232,8 +9240,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
-   row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
+   or changed its peak and publish_count. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -11452,8 +11460,11 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
+   release in mli_interposer_find. */
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
-   lock is held. The acquire pairs with the release in mli_interposer_find. */
+   lock is held. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
@@ -11771,19 +11782,24 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
-    MLI_REQUIRE(mli_none_held());
+/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    (scope ? to->scope_begin : to->tag_begin)(name);
+    return MLI_LIKELY(!to) || to->lord == lord ? NULL : to;
+}
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord) {
+    return mli_interposer_of(lord) != NULL;
+}
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
+    const memlord_interposer *to = mli_interposer_of(lord);
+    if (to) (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
     MLI_REQUIRE(mli_none_held());
-    const memlord_interposer *to =
-        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    while (count--) (scope ? to->scope_end : to->tag_end)();
+    const memlord_interposer *to = mli_interposer_of(lord);
+    while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
 /* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
@@ -17894,36 +17910,46 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several threads share: each has one record, from the first
-   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
-   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
-   close one. */
+/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
+   export until its last member has left. A member is a context that is in the invocation: the one
+   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
+   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
+   close a record. */
+
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
+    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
+    uint64_t peak;          /* the most bytes that it had above those at its start */
+    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+} mli_scope_run;
 
 /* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token; NULL: it is over, or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Becomes a member. 0: the invocation of the token is over by now. */
+/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
+   the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
-   or exactly (enter 0), as it does no longer change. */
+/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
+   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
+   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
+   leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter);
+                                           mli_cell *cell, int enter);
 
-/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
-typedef struct mli_leaver {
-    uint64_t bytes, blocks, peak, start, before;
-    const char *shapes;
-} mli_leaver;
-/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
-   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
-   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
+   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
+   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
+   device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums);
+                                         mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
+   first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -17939,23 +17965,24 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
-    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
-                                              sizeof(mli_joint_record));
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
+/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
-    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
-                                                 ->handle);
+    mli_handle_close(&lord->joint->closed,
+                     &mli_joint_at(lord, (uint32_t)(shared->token >> 32))->handle);
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+/* Returns the part of a cell's level that is published; 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+/* Returns the level of a cell; 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -17966,8 +17993,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     mli_joint *x;
     mli_joint_record *record =
         (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
-                                                         &lord->joint->count, sizeof *record,
-                                                         &lord->joint->closed, &r);
+                                                        &lord->joint->count, sizeof *record,
+                                                        &lord->joint->closed, &r);
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
@@ -17995,8 +18022,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
 }
 
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
-    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
-                                                                     sizeof *record, token);
+    mli_joint_record *record =
+        (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
@@ -18010,27 +18037,34 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter) {
+                                           mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
     mli_row *row;
     if (!cell) return;
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+                             count */
+        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+        mli_row_raise_peak(row, cell);
+        mli_u64_add_own(&row->publish_count, 1);
+        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+    }
     mli_lock_drop(&row->lock);
 }
 
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums) {
+                                         mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
-    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t i;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
-    if (v->shapes) x->shapes = v->shapes;
+    if (f->shapes) x->shapes = f->shapes;
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
@@ -18038,9 +18072,10 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;
+    v->stamps += v->start - x->start;
     v->start = x->start;
     v->before = x->before;
-    v->shapes = x->shapes;
+    v->shapes = (uint64_t)(uintptr_t)x->shapes;
     if (x->adopted) v->peak = 0;
     for (i = 1; i < n && last; i++) {
         if (x->adopted) v->peak += x->at[i].high;
@@ -18072,7 +18107,7 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -18098,19 +18133,13 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
-   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
-   has a span and a thread scope of its own in it. */
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
+   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
+   by the levels of the cells of the thread that its context is in. A span that ends on another
+   thread than it began on adds to the thread scope of the thread that ends it. A context that
+   adopts a scope has a span of its own in it. */
 
-/* One invocation of a scope on one thread. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices at its start and end */
-    uint64_t peak;          /* bytes above the start */
-    uint64_t shapes;        /* the address of a kept string; 0: none */
-} mli_scope_run;
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
@@ -18124,10 +18153,12 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
+                        it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+       that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -18138,18 +18169,20 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
    held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
-   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
+/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
+   of the context that it has entered. Between the two the levels of the spans count from 0.
+   Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
-   been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
+   counts that the thread was about to begin or to end is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
+/* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -18158,14 +18191,14 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
+/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
+   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
-   Drops the copies that its thread may have overwritten meanwhile. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
+   Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -18194,8 +18227,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18215,7 +18248,7 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_min_max_add(&s->blocks, v->blocks);
     mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
 /* Returns the live bytes of all devices. */
@@ -18226,9 +18259,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
-   context is in; NULL: the context is in none, and all levels are 0. */
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
+   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
+   context is in; NULL: the context is in no thread, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18270,7 +18303,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -18296,8 +18329,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
+/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+   scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -18325,7 +18358,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
+        if (s->thread == t->id) return s; /* only the thread itself adds one */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -18340,8 +18373,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
+   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -18357,7 +18390,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
+   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
+   them when it had the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18368,9 +18403,10 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
-   has joined; NULL: it is a new one. Restarts the high of each cell, so
-   that it measures the peak of this span; the span around keeps the old high. */
+/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
+   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
+   each cell, so that the high measures the peak of this span; the span around keeps the old high.
+   */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18406,30 +18442,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
-   the invocation counted. */
-static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
-                                   mli_thread_scope *s, mli_scope_run *v) {
-    mli_leaver leaver;
-    leaver.bytes = v->bytes;
-    leaver.blocks = v->blocks;
-    leaver.peak = v->peak;
-    leaver.shapes = f->shapes;
-    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
-    v->stamps += v->start - leaver.start;
-    v->start = leaver.start;
-    v->before = leaver.before;
-    v->bytes = leaver.bytes;
-    v->blocks = leaver.blocks;
-    v->peak = leaver.peak;
-    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
-    return 1;
-}
-
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
-   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
-   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
-   for this thread's scope. */
+/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
+   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
+   An invocation that began on another thread counts as lost if there is no memory for the thread
+   scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18438,7 +18454,7 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
-    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+    if (!f->shared || mli_joint_leave(lord, at, f, &v, s ? s->devices : NULL)) {
         if (s)
             mli_thread_scope_add(s, &v);
         else
@@ -18466,23 +18482,23 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
-   the innermost first. */
+/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
+   first, or leaves (0), the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the event takes its scope from there */
-        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
-                         0, 0);
+        t->now.span = f; /* the scope of the event */
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
+                         0, 0, 0);
         if (begins && f == innermost) break;
     }
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
-   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
-   thread can take over. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
+   thread's levels from them: then the spans have differences, which any thread can take over. With
+   `enter` 1 adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -18493,7 +18509,7 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, t, i, cell);
+            mli_cell_high_restart(lord, NULL, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
@@ -18514,8 +18530,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
-   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
+   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -18525,8 +18541,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the same path may have been made from other names. The name of such a scope differs from the
-       text here, and would never match */
+    /* the scope may be one that was made with other names and has the same path. Its name differs
+       from the text here, so that a look-up in the cache would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -18542,9 +18558,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
+   The cache of the thread has the scope under the address of the host's static record `planted` or,
+   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
+   scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18563,7 +18580,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, NULL);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -18572,14 +18589,14 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
-   of its invocation: see mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the scope. The second
+   word is the token of the invocation in mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
-   ledger. E_STATE: the context is in that invocation. */
+/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
+   is of another ledger. E_STATE: the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18599,7 +18616,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -18610,7 +18627,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts or returns a token on the caller's thread record. */
+/* Adopts (`adopt` 1) or returns a token. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -18626,7 +18643,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+   merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -18670,8 +18688,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
-                                                        it does not have */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
+                                                        begin before it */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18683,7 +18701,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -18718,7 +18736,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* None runs; mli_running_count counts those that do. */
+/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -18894,13 +18912,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
+   summed once under its lock; two rows may be of different moments, so a report sums every device
+   once. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
+   come the losses of the ledger as a whole: records without room, and records that are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -18910,9 +18929,10 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+/* Returns the value of loss i, which is a MLI_LOST_... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* The rates of a device's statistics. */
+/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -18924,7 +18944,7 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
 /* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
@@ -18932,26 +18952,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
-   once. */
+/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
+   of the selector is at, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
+   known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
+/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
+   in the order of the number at offset `key` of each item, the largest first. The search begins at
+   the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
-   out. `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number is 0. `names` 1: looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -18962,7 +18982,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+/* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
@@ -19001,6 +19021,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+
 /* Returns part / (part + rest); NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
@@ -19134,8 +19155,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
-   memory. */
+/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
+   Returns 0 without memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19146,8 +19167,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
-   frames of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
+   stack for whose frames there is no memory. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -19185,7 +19206,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
+    *sum -= bytes < *sum ? bytes : *sum;
+}
 
 /* Returns the live bytes and blocks of the devices less those of their tags. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
@@ -19240,10 +19263,12 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+
 /* -- life -- */
 
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
+/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
+   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+   rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -19408,8 +19433,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
+   that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -19421,27 +19446,28 @@ typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the list is for this device */
     int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
+    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
+    uint64_t bytes;                    /* the sum over all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
+/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
+   seen yet. phys NULL: lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
+   stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
+   on another device, each name follows its device. Writes nothing for a list of sites that names
+   none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* Arrays, not literals: see mli_no_site. */
+/* These are arrays and not literals for the reason that mli_no_site gives. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -19535,30 +19561,31 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
-   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
-   can cross the threshold without a publication, and a publication requests a check. Closer to the
-   threshold the device is near: an alert makes every call check at its end, with a sum over all
-   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
-   After a collection a band rearms: it waits until its metric has moved. */
+/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
+   batch for each thread that the ledger allows for. While the published bytes are a margin below
+   the threshold, no thread can cross the threshold without a publication, and a publication
+   requests a check. Closer to the threshold the device is near: an alert makes every call check at
+   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
+   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
+   below its level, so that its first alloc publishes, and it checks at its first free. After a
+   collection a band waits to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
-   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
-   in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
+   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
+   strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
    E_STATE: a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
@@ -19567,30 +19594,27 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins, which allow for fewer threads than there are. */
+/* Widens the margins until they allow for all threads that there are, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
 /* Compares a device with its current marks again, and requests a check if one is passed. Near
    the threshold every call checks anyway. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
-
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
+/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
+   changed. */
+typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+    size_t n;                  /* the number of bands; 0: the host wants none there */
+    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
 } mli_strategy;
 
-typedef struct mli_gc_entry {
+typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
     uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
                         devices last */
@@ -19602,7 +19626,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
+    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -19620,7 +19644,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+/* Returns what is wrong with a band, as text that follows the number of the band in a message;
+   NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -19678,15 +19703,15 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy that was set for this very selector. If there is none, the link
-   is to NULL. */
+/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+   pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
-/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
-   has set none of these, the default one; NULL: none. */
+/* Returns the strategy that decides for a device: its own, that of its type, that of all devices
+   or, if the host has set none of these, the default strategy; NULL: there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -19695,8 +19720,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
-   none. The bands of the default strategy run no quiet one. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
+   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -19717,14 +19742,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
-   if it has bands and a callback serves them. NULL: none is in force. */
+/* Returns the strategy in force for a device: the one that decides for the device, if that has
+   bands and a callback serves them; NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
+/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
+   a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -19787,12 +19813,12 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: the value has reached the threshold: collect */
-    int near_threshold;     /* 1: every call must check */
+    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
-    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
-                            UINT64_MAX mean never */
+    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
+    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
@@ -19842,16 +19868,16 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
-   phys. */
+/* Moves the marks of a device to the live bytes from which on another band decides. The used
+   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
+   `total` is the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -19870,7 +19896,8 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+                                                     seen */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -19883,9 +19910,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
-   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
-   its next free: its own next check was set by the longer interval. */
+/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
+   checks on the way to the threshold; but the interval is at least a batch. If the interval
+   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -19894,7 +19921,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* without a band, too */
+        share = 0; /* as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -20003,7 +20030,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
+   for all devices. Requires: the top bits of its serial are the kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -20013,7 +20041,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
+   NULL: it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -20104,8 +20133,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
-   metric has moved. A callback that could not run resets nothing and counts as failed. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
+   run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -20164,7 +20193,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
-    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
@@ -20218,8 +20247,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -20237,13 +20266,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     if (!cell || mli_u32_load(&w->near_threshold)) return;
     if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
-}
-
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -20382,9 +20404,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
-   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
-   slot. Lock: neighbours, for all of it; none while callbacks run. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
+   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
+   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
@@ -20397,29 +20419,32 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
-                                       retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
+   can share a page. */
+#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
+enum {                      /* in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+    MLI_SLOT_NONE = -1
+};
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
+    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
     uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
+    uint64_t failing;  /* 1: allocations fail there */
+    uint64_t wanted;   /* the bytes that the ledger asked the others for */
+    uint64_t asked;    /* the number of the request that asked for `wanted` */
+    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+                                          ledger has answered */
+    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -20427,8 +20452,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
+        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
+        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
@@ -20436,20 +20462,23 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
+   ledger holds the lock; 1: the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page has no name any more. */
+/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Puts the directory and the start of the file of a name without '/'. */
+/* Writes what comes before a page's name without '/': the directory and the start of the file's
+   name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20463,6 +20492,29 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
+   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
+   before it. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
+/* Reads a word of a device of a slot. */
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field);
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+/* Returns 1 if a device of a slot with an identity rests. */
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
+/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
+   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap);
+
+/* Frees a slot, and leaves its page. */
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
+
+/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
+   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20519,8 +20571,9 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
-   full, so that no later store finds the disk full. A file that `path` already names stays. */
+/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+   written in full, so that no later store finds the disk full. A file that `path` already names
+   stays. Returns 0; -1: a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20546,7 +20599,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is not taken as a page; NULL: it is. */
+/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20581,8 +20634,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
-   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
+   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
    parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
@@ -20617,7 +20670,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) {
+    (void)munmap((void *)page, MLI_PAGE_BYTES);
+}
 MLI_PRIVATE void mli_page_fd_close(int fd) {
     const int cancel = mli_cancel_disable();
     (void)close(fd);
@@ -20660,9 +20715,60 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
+                                                                           mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+}
+
+/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -20697,8 +20803,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
+   refuses them, waits for the listener's own event, so the listener sees a request after at most
+   the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -20731,56 +20837,61 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
-   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
-   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
-   for a sample. */
+/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
+   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
+   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
+   callers, then phys for a sample. */
 
-/* Returns the directory that has proc and sys of the machine; "": the root. */
+/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-/* Return and set the interval at which pollers sample. */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
-typedef struct mli_capacity_reader {
+typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
+/* Returns the capacity source of a device type; its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
+   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
+   sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, as a reader of the capacity does. */
+/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
+   1: runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another namespace the numbers would name other processes. */
+   the first pid namespace does. Inside another namespace the numbers would name other processes,
+   and the name is "". */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
-/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
-   first. Writes nothing if no other process is known. */
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
+   bytes. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first, and a nanosecond more after that. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
+   the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
-   Requires: no lock is held. */
+/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
+   request is within it. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -20792,13 +20903,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same for a request over the limit of its account */
+    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* and that for requests over the limit of their account */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory. It is the built-in source of the cpu. */
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -20827,7 +20938,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
+/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
+   capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -20846,9 +20958,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool the
-   live bytes are those that the pool holds now, because the source may itself report these. */
+/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
+   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -20865,7 +20977,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that none is known. */
+/* Stores a sample of a phys, or that the capacity is unknown. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -20876,12 +20988,12 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
+/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
+   source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -20908,9 +21020,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    if (!now) now = 1; /* 0: never sampled */
+    if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -20932,7 +21044,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
+        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -20987,8 +21099,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
+/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
+   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
+   also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21004,8 +21117,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
-   recorded call does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
+   run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21020,8 +21133,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
-   added if it is to be sampled. */
+/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
+   not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21045,8 +21158,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
-                                                           namespace since Linux 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21067,12 +21179,12 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
+   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, tickets, held;
+    uint64_t limit, tickets, held, resting;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -21081,6 +21193,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     tickets = phys->ticket_bytes;
+    resting = phys->neighbours_resting;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -21096,6 +21209,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    if (resting) mli_putf(o, "; neighbours resting: %ju", resting);
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
@@ -21151,8 +21265,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
-   second, and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second, because a server that is full refuses
+   thousands a second and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -21160,7 +21274,7 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
    source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
@@ -21179,7 +21293,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -21191,11 +21305,12 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
-   there, which had them all. Returns 0 if they are unknown. */
+/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
+   earlier block of the plan is at this phys, because the bytes were computed for that block.
+   Returns 0 if the bytes are unknown. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
-    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
     mli_phys *phys, *other;
     uint64_t sum = 0;
     int64_t left;
@@ -21224,7 +21339,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, which a forked child does not have. */
+/* Clears the marks of the threads that sampled: a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -21271,7 +21386,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21427,6 +21542,15 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
+}
 MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     mli_phys *phys;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;
@@ -21488,17 +21612,20 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them; and the listener, the thread that
+   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
+   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
-/* A request to the neighbours, on the stack of its thread. */
+/* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
+    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* the identity of the device that needs memory */
+    uint64_t number;     /* the number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes */
+    struct { /* each slot when the request began */
+        uint64_t owner; /* 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
@@ -21509,19 +21636,19 @@ typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
+       device is not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
-       the page is closed; 0: not all have answered. A process that ended has released all bytes
-       that it held. */
+    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
+       or the page is closed; 0 if some have not answered. A process that ended has released all
+       bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
+    void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -21533,11 +21660,11 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
-   one neighbour that asks without end would keep this ledger collecting. */
+/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
+   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* 0: it does not rest */
-    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
+    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -21545,20 +21672,21 @@ enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
-                              lock of the slot */
+    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* the descriptor that holds the lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
-    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-    struct mli_raise *raises;
-    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-    int answers;      /* 1: a thread answers requests */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    struct mli_raise *raises;               /* the requests of this ledger that go on */
+    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
+                          mapped until it is 0 */
+    int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -21569,18 +21697,7 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
-   the last word, so a thread that reads it also sees the words before it. */
-static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
-    return mli_u64_load_acquire(&page->slots[slot][word]);
-}
-static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
-    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
-                                         device * (sizeof(mli_page_device) / 8) + field);
-}
-#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-
-/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
@@ -21605,7 +21722,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
+   refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -21618,8 +21736,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
-                                                               pairs with the loads of readers */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
+                                                               its own; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -21633,7 +21751,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills an own device of the slot. */
+/* Fills in what the ledger holds of one of its physical devices. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -21652,8 +21770,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
     mli_lock_drop(&phys->lock);
 }
 
-/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
-   device has none; MLI_SLOT_DEVICES: none is left. */
+/* Returns the number of a physical device in the ledger's slot. A device without a number gets an
+   unused one. Returns MLI_SLOT_DEVICES if no number is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
@@ -21662,6 +21780,23 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     }
     if (unused < MLI_SLOT_DEVICES) lord->neighbours->phys[unused] = phys;
     return unused;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Returns a bit for each device of the ledger's slot that rests. */
+static MLI_COLD uint32_t mli_resting(memlord *lord) {
+    uint32_t bits = 0, k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        const mli_phys *phys = lord->neighbours->phys[k];
+        if (phys && mli_rests(&lord->neighbours->rests[k], mli_phys_live(lord, phys)))
+            bits |= (uint32_t)1 << k;
+    }
+    return bits;
 }
 
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
@@ -21687,6 +21822,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
+    mli_u32_store(&page->bells[lord->neighbours->slot].resting, mli_resting(lord));
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
@@ -21706,28 +21842,31 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports. */
+   reports, and how many of the others rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        uint32_t resting = 0;
         mli_page_device sum;
         if (!phys) continue;
         for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
+            resting += (uint32_t)mli_slot_rests(lord->neighbours->page, s, id);
         }
         mli_lock_take(&phys->lock);
         phys->neighbours = held;
         phys->neighbour_failing = failing != 0;
+        phys->neighbours_resting = resting;
         mli_lock_drop(&phys->lock);
     }
 }
 
-/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
-   failure. */
+/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
+   failure, or NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21749,9 +21888,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
-   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
-   the answer. */
+/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
+   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21765,9 +21904,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
-   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
-   that ledger waits for the answer. */
+/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
+   `seen` is the number of its last request. Differences of numbers are compared, because the page
+   may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21776,16 +21915,16 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of others for each own device since the ledger last answered.
-   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
+   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -21801,8 +21940,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed; *ran: 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
+   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -21819,27 +21959,23 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
-static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
-    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
-    return mli_ms_left(rest->until) && moved <= rest->live / 8;
-}
-/* Answers a request for a device. A device that rests runs nothing. */
+/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
+   rests, runs none and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
     int ran = 0;
-    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    if (mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (ran) rest->ms = released ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
-    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->until = ran && rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);
     return released;
 }
 
-/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes that were released of each device, and then that the requests with the
+   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -21857,15 +21993,15 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
-   runs, with no lock held. */
+/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
+   thread at a time. Host code runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
-    uint64_t waiting = 0;
+    uint64_t waiting = 0, owner = 0;
     size_t k;
     int answers;
     memset(needed, 0, sizeof needed);
@@ -21876,6 +22012,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     answers = state->slot >= 0 && !state->answers;
     if (answers) {
         state->answers = 1;
+        owner = state->mine.owner;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
         memcpy(rests, state->rests, sizeof rests);
@@ -21887,14 +22024,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    memcpy(state->rests, rests, sizeof rests);
-    if (state->slot >= 0 &&
-        memcmp(seen, state->mine.answered, sizeof seen) != 0)
-        mli_answers_publish(lord, released, seen, waiting);
+    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+        memcpy(state->rests, rests, sizeof rests);
+        if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
+            mli_answers_publish(lord, released, seen, waiting);
+    }
     mli_lock_drop(&state->lock);
 }
 
-/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
+   cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -21917,7 +22056,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
@@ -21945,8 +22084,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
-   keeps that one. */
+/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
+   the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -21961,21 +22100,18 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         n->fd = fd;
         return;
     }
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
-    mli_page_unmap(page);
-    mli_page_fd_close(fd);
+    mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
-/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
-   at a bell of the page. */
+/* Replaces the page if its file was removed, because ledgers that open the path later are on
+   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
     int tells = 0;
     mli_lock_take(&n->lock);
-    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+    if (n->slot >= 0 && !n->at_bells && !n->answers && mli_page_is_gone(n->fd)) {
         mli_page_exchange(lord, &why);
         tells = !why || !n->removed;
         n->removed = why != NULL;
@@ -21987,7 +22123,7 @@ static MLI_COLD void mli_page_replace(memlord *lord) {
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
-    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
+    mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21995,27 +22131,30 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
 
 static MLI_COLD void mli_listener_run(void *user) {
     memlord *lord = (memlord *)user;
+    struct mli_neighbours_state *n = lord->neighbours;
     mli_u32 none = {0}, *bell;
     uint64_t due = 0;
-    uint32_t rung;
+    uint32_t rung, open;
     mli_self.is_helper = 1;
-    for (;;) {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
-        mli_lock_take(&lord->neighbours->lock);
-        bell = lord->neighbours->slot < 0
-                   ? &none
-                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
-        mli_lock_drop(&lord->neighbours->lock);
+    do {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
+        mli_lock_take(&n->lock);
+        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
+        mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first, because a neighbour waits for it */
-        if (!mli_ms_left(due)) {
+        open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
             due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
-    }
+        if (open) mli_bell_wait(&n->listener, bell, rung, mli_ms_left(due));
+        mli_lock_take(&n->lock);
+        n->at_bells -= mli_self.is_helper;
+        mli_lock_drop(&n->lock);
+    } while (open);
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
@@ -22029,7 +22168,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child whose listener has not done so yet. */
+/* Joins the page again in a forked child, unless its listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22040,8 +22179,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   page lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
+   Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22050,10 +22189,11 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the page lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
+   neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22086,14 +22226,14 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
-        lord->neighbours->ringing++;
+        lord->neighbours->at_bells++;
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->ringing--;
+    lord->neighbours->at_bells--;
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
@@ -22102,6 +22242,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
+    mli_slots_note(lord); /* who answered says whether it rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -22128,50 +22269,14 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Returns a hash of a text that is not 0 (FNV-1a). */
-static uint64_t mli_text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash | (hash == 0);
-}
-
-/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. `stall` gets the file that tells of stalls there. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = mli_proc_root(lord);
-    char path[300], boot[64];
-    uint64_t total, used, process, id = 0;
-    mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
-    if (cpu) {
-        cpu->root = root;
-        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
-        mli_out_buffer(&o, stall, cap);
-        if (id)
-            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
-        else
-            mli_putf(&o, "%s/proc/pressure/memory", root);
-        (void)mli_out_end(&o, cap);
-        mli_own_free(lord, cpu, sizeof *cpu);
-    }
-    if (id) return id;
-    mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, root);
-    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
-    boot[0] = 0;
-    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
-    return mli_text_hash(boot);
-}
-
-/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
-   parent. */
+/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
         lord->neighbours->slot = MLI_SLOT_FORKED;
     }
     lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
+    lord->neighbours->at_bells = 0;
     lord->neighbours->answers = 0;
     mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
@@ -22189,17 +22294,15 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&state->lock);
     mli_helper_stop(&state->listener);
     mli_lock_take(&state->lock);
-    while (state->ringing) {
+    while (state->at_bells) {
         mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&state->lock);
     }
-    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&state->page->slots[state->slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(state->fd);
-    }
-    if (state->page) mli_page_unmap(state->page);
+    if (state->slot >= 0)
+        mli_slot_leave(state->page, state->slot, state->fd);
+    else if (state->page) /* the parent's */
+        mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
     state->page = NULL;
@@ -22219,7 +22322,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
+/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22276,7 +22379,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord, stall, sizeof stall);
+    host = mli_host_id(lord, mli_proc_root(lord), stall, sizeof stall);
     mli_lock_take(&lord->neighbours->lock);
     if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
         memcpy(lord->neighbours->path, path, sizeof path);
@@ -22368,10 +22471,10 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; one that is evicted while a report reads the list is freed after the last reader.
-   Locks: snapshots, not held while blocks, tags or sites are visited. */
+   order of time; a snapshot that is evicted while a report reads the list is freed after the last
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -22394,8 +22497,8 @@ typedef struct mli_snapshot {
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
-   long as the ledger. Requires: the snapshots lock. */
+/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
+   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* the address of its mli_self */
@@ -22403,15 +22506,17 @@ typedef struct mli_snapshot_reader {
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many elements of the arrays are filled */
+    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
 
+/* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
@@ -22420,8 +22525,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
 /* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 
-/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
-   of the same reader. */
+/* Copies the list for a report and returns its length. The snapshots in it are not freed before
+   mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
@@ -22432,22 +22537,24 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
-/* 1: the recorder was started, and not stopped since. */
+/* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
+/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
+   taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
+/* Copies the holders of a device, with the places of the sites as they are shown by now, and
+   returns 1; 0: the device has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns the bytes that the holders of a device had; 0: it has none. */
+/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -22455,8 +22562,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* when the next one is due, by the ledger's clock */
+    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -22464,14 +22571,14 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
-                                                     while a reader had them */
-    uint32_t count;
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    uint32_t count;           /* of `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
@@ -22521,7 +22628,7 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other kept snapshot. */
+/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -22536,10 +22643,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
-   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
-   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
-   never evicted. Evicts a named one only if no other can go. */
+/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
+   evicts the first, the last, or one in which some device or all held most, which are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -22563,7 +22670,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
+/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -22573,8 +22680,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
-       later */
+    /* the list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -22624,8 +22731,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now: after a stop of the process no missed one is made
-       up for */
+    /* the next save is due an interval from now, so that a process that was stopped makes up for
+       none that it missed */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -22685,11 +22792,10 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
-      sixteenth more than at the last time -- */
+/* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
+/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
+   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22781,8 +22887,8 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
-   That of the snapshots starts again. That of the export does not, because its file is the
+/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
+   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
    parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
@@ -22858,15 +22964,16 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
-   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
-   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
-   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
+   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
+   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
+   one. */
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. locks 1: takes the lock of each
-   record; 0: the caller holds them all. Requires: the caller is the thread, or the thread has
-   ended. */
+   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
+   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
+   has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
@@ -22880,21 +22987,22 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
-/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
-   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
-   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
-   with each swap, so that an older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
+   has the context that the thread was in before. The words of a memlord_context are the generation
+   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
+   an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
-    mli_lock lock;   /* all below but own.thread */
+    mli_lock lock;   /* guards all members below but own.thread */
     uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -22916,7 +23024,7 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     now->context = context;
 }
 
-/* Exchanges the context of a thread for the one in `kept`. */
+/* Exchanges the context that a thread is in for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
     const mli_current leaves = t->now;
     const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
@@ -22948,13 +23056,12 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
-    mli_joint_sweep(lord);
 }
 #endif
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
+/* Returns 1 if another thread is in the fibre's context, or has its own context in the record. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -22962,7 +23069,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. */
+/* Opens a record for a zeroed context. Errors: E_NOMEM. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -22972,7 +23079,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -22980,8 +23087,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
-   thread is in. */
+/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
+   thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -22998,7 +23105,7 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -23009,9 +23116,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this
-   one. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
+   finds no record; or the context is not in its record, because the thread has not left another
+   fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -23021,7 +23128,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* no other call finds it from here on */
+    record->serial++; /* from here on no call finds the record by an older copy */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -23030,6 +23137,33 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     mli_lock_drop(&mli_process.cold_lock);
     memset(context, 0, sizeof *context);
     return MEMLORD_OK;
+}
+
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+
+/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+typedef struct mli_context_told {
+    uint32_t tags, scopes;
+} mli_context_told;
+static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
+    mli_context_told told = {0, 0};
+    const mli_span *f = now->span;
+    told.tags = now->tag_depth;
+    for (; f; f = f->around) told.scopes += !f->adopted;
+    return told;
+}
+/* Ends in the books of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that it is in now. */
+static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
+                                      mli_context_told left) {
+    const mli_span *f = now->span ? now->context->spans : NULL;
+    uint32_t i;
+    mli_interposer_end(lord, 1, left.scopes);
+    mli_interposer_end(lord, 0, left.tags);
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+        mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
+    for (; f; f = f == now->span ? NULL : f->inner)
+        if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
 }
 
 /* -- life -- */
@@ -23043,7 +23177,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -23061,7 +23195,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
+   result. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -23072,7 +23207,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (memlord_find(generation)) {
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
         *r = MEMLORD_E_STATE;
     } else {
         memset(context, 0, sizeof *context);
@@ -23082,31 +23217,43 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
 
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    mli_context_told left = {0, 0};
     memlord_result r;
+    int tells;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    tells = mli_interposer_hears(lord);
+    if (MLI_UNLIKELY(tells)) left = mli_context_told_of(&t->now);
     r = mli_context_swap(lord, t, context);
     mli_thread_put(lord, t);
+    if (MLI_UNLIKELY(tells) && r == MEMLORD_OK) mli_context_tell(lord, &t->now, left);
     return r;
 }
 
 MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    const mli_context *in;
+    mli_context_told left;
     memlord_result r;
+    int moved;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    in = t->now.context;
+    left = mli_context_told_of(&t->now);
     if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    moved = t->now.context != in;
     mli_thread_put(lord, t);
+    if (moved) mli_context_tell(lord, &t->now, left);
     return mli_call_end_uncounted(lord, r);
 }
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
-   registry, which the callers hold. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
+   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
+   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
@@ -23116,16 +23263,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
+   mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook: their first call came in the
-   last round of destructors, or after it. A call runs this at its end if it took the last free
-   record while there are at least twice as many records as living owners at the last sweep. That
-   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
-   each record once, and at least half of them were made or claimed since the last sweep. */
+/* Releases the records of threads that ended without the exit hook, because their first call came
+   in the last round of destructors or later. A call runs the sweep at its end if it took the last
+   free record, and there are at least twice as many records as the last sweep found living owners.
+   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
+   sweep checks each record once, and at least half of them were made or claimed since the last
+   sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -23180,23 +23328,23 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
-   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
-   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
-   callbacks, for the waiters; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
+   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
+   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
+   Locks: callbacks, for the waiters; none while host code runs. */
 
-/* A thread that waits for frees. It lies on the stack of that thread.
-   The list is under the callbacks lock. */
+/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
+   guards the list of them. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
-                                      it waited */
+    uint64_t needed;       /* the bytes that the thread waits for */
+    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
-   takes the waiter off the list. */
+/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
+   The second takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
@@ -23213,7 +23361,7 @@ MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters;
+    struct mli_waiter *waiters; /* under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -23258,9 +23406,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
+   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -23282,11 +23431,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for another device if the call has taken
-   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
-   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
-   what the other stored before its addition. After its own addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert, for its device, and for another device if the call has taken
+   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
+   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
+   whose addition is later sees what the other stored before. So this thread compares its counts
+   with the marks of its devices again after its addition, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -23324,8 +23473,11 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, which a forked child does not have. */
-static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+/* Forgets the threads that waited: a forked child does not have them. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) {
+    lord->call_end->waiters = NULL;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+}
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
     life->init = mli_call_end_init;
@@ -23343,8 +23495,9 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
-   Invariant: no poller starts before there is something to decide. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
+   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
+   the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23356,7 +23509,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared here, because a poller may start other pollers. */
+/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23398,10 +23551,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
-   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
-   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
-   starts here. That poller starts the others once they are known. */
+   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
+   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   because a new thread may get its stack from the very allocator that the calls come from. So while
+   no device that wants a poller is known, it starts the host's poller, which starts the others once
+   they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23422,8 +23576,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
-   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
+   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -23431,8 +23585,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
-   without that flag calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
+   do not. Without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -23458,8 +23612,8 @@ static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->start_pollers = mli_pollers_start_missing;
 }
-/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
-   and ignores a value that is too long, malformed or out of range. */
+/* Applies the variable MEMLORD_POLL_INTERVAL_MS, which overrides memlord_desc and
+   memlord_poller_start. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
     char value[128];
     double ms;
@@ -23475,7 +23629,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the threads that polled, which a forked child does not have. */
+/* Clears the marks of the pollers' threads: a forked child does not have them. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23500,7 +23654,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -23560,10 +23714,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 
 /* -- waiting -- */
 
-/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
-   have been freed already. If the system has no event left to wait for, does not sleep either, and
-   the attempts follow at once. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
+   freed already, does not wait. If the system has no event left to wait for, does not wait either,
+   and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -23604,17 +23758,16 @@ typedef struct mli_request {
     uint64_t bytes;
     memlord_alloc_opts opts;
     const memlord_retry *policy;
-    memlord_ticket ticket; /* its own; 0: not open */
+    memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
+    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
+    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, except the bytes that
-   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
-   tries again. */
+/* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
+   they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -23637,16 +23790,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
-   it. */
+/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
-   entry it counts as dropped: the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
+   the entry the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -23655,8 +23807,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
-   of its device. */
+/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
+   request of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23673,7 +23825,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
+/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -23681,7 +23833,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
-        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        (void)mli_phys_sample(lord, q->phys); /* collections may have run since the last sample */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
@@ -23697,7 +23849,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns MEMLORD_E_INVALID for a policy that is none. */
+/* Returns E_INVALID for values that are no policy. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -23720,7 +23872,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
+/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
+   request back after. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -23731,8 +23884,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
+   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -23746,9 +23899,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
-   record these. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
+   reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23786,7 +23939,7 @@ static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->retry->policy = mli_default_retry;
 }
-/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+/* Applies the variable MEMLORD_RETRY. Logs and ignores a value that is no policy. */
 static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
     memlord_retry policy = lord->retry->policy;
     char value[128];
@@ -23866,9 +24019,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
-   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
-   at a time. */
+   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
+   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
+   one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -23882,13 +24035,13 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
-    mli_shard *shard;                /* the one walked now */
+    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
+    mli_shard *shard;                /* the shard that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
     mli_verify_sum missing;          /* the blocks that the devices count and the map does not
                                         hold */
-    mli_verify_sum picked;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -23926,7 +24079,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -23968,7 +24121,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that an entry is found by a probe of its key. */
+/* Checks that a probe of its key finds an entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24026,7 +24179,7 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -24048,7 +24201,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
+   these. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24072,8 +24226,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
-   the window behind it. */
+/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
+   may lie in. Returns them as they stand in the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -24122,8 +24276,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
-   blocks that are detached. */
+/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
+   more blocks than the map: those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -24145,7 +24299,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row; *base is the part that they have published. */
+/* Sums what the threads count on a row. *base gets the part that they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -24176,7 +24330,7 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the arena of a device against those of its tags. */
+/* Checks the arena bytes of a device against those of its tags. */
 static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(v->lord, dev);
     const uint64_t arena = mli_u64_load(&device->arena);
@@ -24192,8 +24346,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
-   not known on which rows those count, so only the devices' sum of them is exact. */
+/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
+   the map. On which rows they count is not known, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -24239,8 +24393,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
-   another thread was about to detach fences at a fork, these stay in the child. */
+/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
+   have ended: a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -24271,7 +24425,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
+   tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -24335,8 +24490,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
-   what the walk of the map has summed. */
+/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+   comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
@@ -24465,8 +24620,8 @@ typedef struct mli_scope_line {
     int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
-                     allocated */
+    uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
+                     last */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
@@ -24499,8 +24654,8 @@ typedef struct mli_report {
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
-                                           without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines; bytes without a tag
+                                           have lines, too */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -24527,8 +24682,7 @@ typedef struct mli_report {
     size_t streams, stream_lines;        /* told apart; in the list */
     mli_stream_line stream_rest;         /* the sum of what is not in the list */
     int streams_lost;                    /* 1: there are more streams, and the sum has them */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
-                                                bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
@@ -24610,8 +24764,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
-                                                        top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -24675,8 +24828,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
-   for sites, and the number of these for tags. */
+/* Returns the sums of a site or a tag over all devices. `first`: where the sums of the book begin:
+   0 for sites; for tags, after those of sites. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -25181,16 +25334,26 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
-   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
-   are not known, by number. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
+   not fit, then the others. */
+static const unsigned char mli_mistake_kinds[] = {
+    MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
+    MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
+    MEMLORD_ANOMALY_UNDERFLOW,     MEMLORD_ANOMALY_FENCE_FAILED,
+    MEMLORD_ANOMALY_REFUSED,       MEMLORD_ANOMALY_MISPLACED_END};
+typedef char mli_check_mistake_kinds
+    [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
+
+/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
+   bytes or, where these are not known, by their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
-    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
     mli_anomaly_line line;
     uint32_t i;
     for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
         const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
-        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        uint64_t rank = sizeof mli_mistake_kinds;
+        while (rank && mli_mistake_kinds[sizeof mli_mistake_kinds - rank] != line.is.kind) rank--;
+        line.weight = rank << 56 | (size < most ? size : most);
         r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
                                      offsetof(mli_anomaly_line, weight));
     }
@@ -25268,9 +25431,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
-   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
-   r->out.name_max. */
+/* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
+   its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
+   the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -25342,7 +25505,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
       written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
 
-/* name in JSON, head in TEXT, how bad */
+/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
+   bytes are bad, and then come before the holders. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -25369,6 +25533,7 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;
+    int lost; /* 1: the anomalies lost bytes */
     size_t parts;    /* of the kind, so far */
     uint64_t bytes;  /* of the parts that are left out */
     mli_out part;    /* the text of a part */
@@ -25395,8 +25560,8 @@ static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
-   for the page, whose script element must not end. */
+/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
+   JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -25410,8 +25575,10 @@ static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
 static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     if (w->parts == 1) {
+        const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
+        if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
         mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+                  tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -25488,7 +25655,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        /* its bytes are among those of its device */
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
         mli_part_put(w, &device);
@@ -25541,8 +25709,8 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
    different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
-static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
     const int device = mli_report_device(r, dev);
@@ -25556,7 +25724,7 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* told already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -25572,12 +25740,11 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     }
     mli_putf(o, " of %jo", live);
     mli_part_put(w, &device);
-    return 1;
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
-        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+        mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -25688,7 +25855,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts, the worst first. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes change places with the
+   holders: the totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -25696,10 +25864,15 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
 #undef MLI_X
     };
     mli_verdict_writer w;
+    int i;
     memset(&w, 0, sizeof w);
     w.r = r;
     w.json = json;
-    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+    w.lost = r->total.dropped_allocs != 0;
+    for (i = 0; i < MLI_VERDICT_COUNT; i++) {
+        w.kind = i;
+        if (w.lost && i == MLI_VERDICT_holders) w.kind = MLI_VERDICT_anomalies;
+        if (w.lost && i == MLI_VERDICT_anomalies) w.kind = MLI_VERDICT_holders;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }
@@ -26014,6 +26187,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            if (bytes > left) bytes = left; /* added since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -26345,9 +26519,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
+                  "'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
+                  s->peak_bytes, s->samples, s->error_bytes);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -26856,7 +27032,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-GKHxQFloIaikamb7SkUVJRT5ub6G9+t9yW9cBT2DR7k=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -26878,527 +27054,527 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3679] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzXR8ygmhJfiSmTOumadN0"
-    "N23SJt3drqpNaAqyWNOkSlJ+VNZ/v/MAQFCS057ezdYiQRAEBoN5YWYQlkVRr7rdRbyQZehk6eW87k7j8sr7fJbAv1h83"
-    "j/uP+1f+EOslMtso9IR/OtBpemgNzjBSml+1a7Sv4CHffG5PJInMsYqVTGr23WO4+PZyan4PO7FJxd9rFMuM9muM03g37"
-    "H4/PDo8NkR1bks02m7jjyFf4fi88HJID6kOnGSyHzja/3Z8Sx+Jj5/Or0YSIm1ZmmW7aozONG1BlTvIi53VesnphrB4DY"
-    "u83a9+PDwCGvNZqfTZ0e6zvZnZxcyljjIZ4N+f0qDLIqNQQ6Sp/HRBXxxNu2dJlinqOebs3dxepEkA/H58clxcvIUK10X"
-    "eRE6y5QuqkWcSOG4714638GtK5zvZJ4VwnlR5FWRxRU8+0r+Gv9z6byL80pXMq+uQ0ScgL4o+HpRpnm9SoqsKLtVMpfXM"
-    "qTHqip2q/0US9ZPVhfFXbdKf0/zy/CiKKey7ELJel5fZ6sqKYssA7ybTuFxty4W4WFwVMrrYfdWXlyldbeWdzW+Lbvx9N"
-    "dlVYf9Xu9v6/97Ladp7HiLUs5kWXVLOV0mcgojr9MCZiYvuvxI5on0V/a3LuQ8vkmLMqyuodfz9fqimN6vbtIqvUiztL4"
-    "P6TKTw+u4vEzzsDe8iJOry7JY5tPwJi49tZb8IY1VFcGi8IfFjSxnWXHbvS3jRXhRyviqewsjHs4KwND+0eLuoB8cO9V9"
-    "Vcvr7jIV3XixyGSXC8Q7eVlI56dvxY/FRVEX4nV6IcsYB0RTJCr4061kmc6owS58OY3hN19eQ2ES1vHFMotLvK/W43k6n"
-    "cp8spqm1SKL78O8yOVeer0oyhpeWsc8VWGaA2alMIezIllWXTX4VbGsszSX4WBx5wC6pFOHx8mrDYbKz7vFbFZJGNvibn"
-    "2xrOsiF5XMZFKLNF8s6xUNXH1i2Prgo1BlFMEWWx9GcqEfdst4mi6rEAA6VKgTBgPAGic4Qdy5TvPuXCJqhgO6j++6t+m"
-    "0njPycEdXybKsoD+LArBalqo0nOMkqkHwzUp91J5uJHC+emWM04DoVlVyGtXlUk5WW4Mj/LBbaI22u4lK689hKawWRZUS"
-    "Pld1mlzdD3F59Ia/Q42pvAsPh3pqZ5m8G8awFvNuCohUhThHshxeAhYyRAyUcG05AA+vDxciibPEO+7d3Dpd5whLfP8P5"
-    "gWWLoz5evf0rOd9mnFar2E/6B0z9HkdOfzxntMbZrKG/nWR0GCvukGvL6/hbSde0XqfyqRgzCe0XX+ezItK5qs/NeAjjQ"
-    "I85TvWL1LlT+BSN5PAvghw+ssOdDVf6fUd8toaUl9NocyydFGl1fB2Dp2iwUnoPtICGwOf2c0qVFQ43+oqDzyPb1Y42rD"
-    "fnm0cKU5YQ3PuwnhZF0OmcsDG1PewGRsa1KSjV7+FzcNdkG8Q55DmbsfYVINq4fBNAEtcrraR2npITGEeTwFwPQepTIu+"
-    "rK/jNF81UHt21MIkGqnuWs9BQDhYY13BqoW+r/SzPs0i4px+1NFVuDFiOVxLIwSV7ERv9WoA05A2DVmv9YZWq731fNBaD"
-    "kSLiGoq4tQPDncvhWaksGrwtfX80G7KBsYG14nz+1sE8DrIi1rumGa76dM2dTwilA+wnghm6eUSaJozxes4qenq8zpd4G"
-    "+1vIZ27kVwXZRSBFfyvhJBXRRZ5QBnQMq/TS0DlC14FLP4Os3u1VMs9ofN6ILTAa6Qa6Cn8aXcJqVartrBgNVU0Po93Jh"
-    "CfM1v8JnwQgOAINLX1OkRgH4urxf1/UrXHtzMCQ+dngXBwyOb2tKaAY6PZbS6iGRpYqUWPeL+NK7m8lOc7hlQpx38BySX"
-    "AHvr0HLRPPtws8VHmHb3BLj2DIQg4HEW3g64w9uYY08R4gmII7cgfK2ytILy+j6Tito0GNYPWgDpDe310D/eXhBHx6Zdk"
-    "HZXbe6uFoMTPLOW687JZhjaqH543KKWG2tFfzK4iKe7+D0hj1WtmO6sRmK6325ug9ZutBTzgrjl8Z/0eowogO2ytOcKgK"
-    "WRqCHRO7+t1m2bV+IfHjOxI+KTCETn0CYl62bRpzcrm4U2GD5gGmEqTleGELVo3Y65HRw/wvit1pzqOs4y0/mLrEiubMS"
-    "jmd9opbcDVx+baKJkfwybPq/ckx3kYa2pIYBoiyVvCR+mtgWnx/qWxOW06RvqvkP8AyrQNZQA24VhLq/zKizlQsa1h9SH"
-    "ZBkBH0SZDn68AfZAoJzri/6sBIFOiwr8gdUO+Q6U/k2Cc2KL1qcEja2RYXPOXMbw2uOS2UUMsjSgQSOMtl50LlbbJGGHk"
-    "BFUNfS7kYhLCRBJb2RbKrJQzZo5omdO748kWzVyICXDTUHPElbSHJYj4gFSNyO2sHzAnXRSa+lAle23u/hiz7HBr9+V18"
-    "0Y4wsgactaDonE9ZT4rwTw3lApLl15A8S9YtKrh8K6zy4OqD8ULIBbryxlq8UxtrgpTHcmL2U+dYIsvU7r1R9/aQOuVgt"
-    "/+Ol1DWRT6PqPKAVYR0mdpqbS2DbrG3K6DubLlkhhWVSKqyyZe8GzQyfoPTtWvYHqvi/Uo6Nn8Oi09QjgOY/rZG63ycuT"
-    "FAn4JEjilwgCmCSvf3g8lZfCJtiAB4Bxoi6BIyziEmrhvQPrz9cAe5TBNnzVwBZ45g6iRKth16o076WsZVDzjLnBU3xJr"
-    "Si+aU8oTPo6uCzl/TZJ0bxINx7MStkS+XevIn7tsXXaphtKSlVfQPUMOl97YRYDrJJ5mk19rTjZjOwvq3Dq6wFIvpqSB4"
-    "olMNH/tLx0aOieYkGWwMXAtW1gf04fabEqUi4e+SIKNVsyiKGOJ38g9wbJPC7/DNM84p6QIgbfBMmQJuDQ6Tv9nk2Pn+k"
-    "vttgJvtGx3oO3nKemLWch+DeI79Jq9UloPztu3lo1wg2/vsiK+nF2ReMCjGKuuTAs5ZAB/GkjiEb75kN6XfW3kVoL5S1e"
-    "sbbH2Ook2j7T2T3IAED08zok3OxeyPpWynzNutcnp+gxc0nbRtNzFI9uKXMKWYkToNShHwc4ooX5bJqTwIcfbtdo2zkMR"
-    "xja7XZp+DveCmdpqdf0astoQyQEjTd2W73dDTW0YbMn2AL911sncX4TVxsSaGM9BC68TOYwe8RYgOx074fKkpiURQX0LS"
-    "3Xn2fA1CuyXyj8edq7me8QKxib8BOPmBy4JWWcvU3redqYobr3PBlcx1Ed32k0XJOK/sdLePAIMbEWrzHiNUrdBn/ijyH"
-    "qUwuqvATBvkUkzQLgiWNJguxMuoHgdpfqpJ5dtp7hJgpaTVPLajpL7+TUmEuPlPykhKlGoyGp+cSYQ2GSyR6qzKE7paw/"
-    "uyHwiC2bCdYnbNlHjS17wy4y3LKb9Xvw5/Ner3dIwweBuo26j1kzyJKT/Rl1g6wcoEsQivSU9m3IqjYJ8e909cnvWVqQZ"
-    "RChqQc0Bnl+h/TbCNJavN8hoSfAuGEaoCKJFt4x6D/r4Dpe7FAZ9NYAGdawDuly2x/e/EZjjCCFgtn+I1OsMGJjDW0a/x"
-    "ThmMpZvMxq05etOdy0Efx/SDH4iaCYzR7VA3cZ7uAdMoBvEHruXHv9nj",
-    "yiv4F6X/+pb5L8ryGxe1fKGLBIV1Nl223AUmlM9oTEClwWXT7sfWISH91z2kQp+taniXQd4wAam1EWLyoZ6guLwazruai"
-    "nluWLTV5PN4yISMZ2Abqe/8G2UX/42CxsWOkafINGNQe3GGGzabHB1Tc2Mexe680/+wO6bHN5PX3EFGA6E8YzNF1qicj9"
-    "ZdA/PXZbgoA2+6GlqL7HpuF13rCDhVdHcQU8CL86+USbfdc00G+/PpV/5v3D1vtocHVwgjdmyej1j03PJhH4w+0K/hStv"
-    "I0PAtImrfaOejuMaOsaDcxOXa4+8SlkGU1NvWO6ewjrIF9tkf2gtvZ5Dge2lfYPyNsyT5NiCmQonaZhik4NNaxEYOfLao"
-    "dsQIbyXfIEcNNywybQ1tq5NgjmvmguffQxYE3foYE4B5q7Y3u+g2vEUXhADg+0V9Ks68MGy9f1NEjzHLrXlgAUr3UGLJC"
-    "11wLKUyjmXl4CXbF3vEkYNkrFwBYs0A6+ZZddT2Udp1lbJaVdSrXLs7lTrp0vmmlzAB8Xd/6Kdq0brWJDwtwQb3gjFN5w"
-    "cNuYtCTe72S6csqvX8Qw1UwY9S4wP3/22HNmVVr3N31kyVTvWbQ30x51RjlmbYi2VywgGtP5trn9E3IUiFBGjOIm+pu29"
-    "JYtlPUwa3WQdZSlGj3Zf6Cs9baApGePnXkI/ABzQRfKg4ObI4GON/haPiRbrglITIgBim21h+i/WbmKjbNZQtSlUCoLe8"
-    "qA4JZOZRjfFOl0g43RJx6j+9QpcuKxoAfouH6yokGyZKDdh+QdqG5rAHoWX0utM7XlsD/l6hCgsPmnFe62FXywqXIftzf"
-    "JtvQp/Baa9ixUOPpfEMpd8phqspOl4YWcFbRdb3hW7zB2Lb8NJlVw0d+9M6ha23RmaAZkkSe9175LRthlsbVdJ/4XzEG7"
-    "88AEoeAFaokWAY6ON8Xuzy8kYl4by5u91c3HLPVuaJmkdShNyeyWNKqnBsVAadiP7Ah/cmtme6dYa9Bbe8Xrz6Hj1dIYa"
-    "NqYaZ4uHlXW9OtxFpfG3knGWttUSSSGtCjzgiaHG69YFXDdddgcoSiVWmfK4UZVbDMlY6Vk28T6/5wp7wsnnUYujuImlb"
-    "euk2RxVUUuOWi452eoS6kinE8oOYAi+KvePv+s1Q5/eqMVpTScn80H5/+aA7dP5nF+KadnB1Dwv/3CVN6kiYRPTOM67gL"
-    "hjdyvVBHUhAbVHTX+2dlCt42+HO75+6KOMydy0JrudJwSl8tUokm8lMK5AAEsvoTyei6daQlqSbn/+bNB/+mwYjnkrhZO"
-    "OnOugATkUG2ZA/4AstVyGnz2U3PjpJVziwMlc2blzItsOnTSGssvJCALTAOhiYO8wbmNq3ZP4Ptxzp2gwThVjAabyllW8"
-    "KWzgwUM7BGwffYY3K4lfOveBtt3XMJQ4xuHlmudXsvd4HsNIAEo1bISjoyTue4ffqMG9glQqZI4k4HzHjqP7Thoh8Wu16"
-    "oAKZIGavgZQEFmTlE6izSH5n4vimtoelrCLCzQYdOJyxLARQara+gcNcPERwAQq3lxWzlxliHEamceLxYy/8sg0t2zgfR"
-    "elzGY9K1TzGCkxeIxPPsWZVFVA8Yg1bRD79MSpQx4CCSyCpznzfhgwAKQKs6nDgDo6WAwJHiYcX62Nc6h8zVSPXrl3Tyd"
-    "1R2+v42zK0Dx4pp74ABJpQvhfF0lTibjG0kTcv0XAQUi+5UNpLd4zwCi9T2X2ZRmCis+shDjK5AzYfpzJzNIBQObgiqAE"
-    "ih0mc0ATuxU6V0tgUzPEerY7Bz4IKhkf7H3RD/t7r8kQQaUlcVcjcIq2d395w5Ia4jWsHSBtUr8xZ7xMIj1wooYqmnnlU"
-    "8UAS6RGsDMv5gXIGs78WfYEs4QUCSsmDuzJUw0Meyhjf84q0LNOC0UqNtaBH8RHoylNkDecQnD4t0n0PwVTrQeGpIx6EW"
-    "RxEQCaeYI/RA9oRK8QnR3GsLDJFtWOO9EMQl2n6nVwkIsgAJIzJ2uNi0kNRA4X8msjrE5C21ImkXgZbLCthCuLJIFn70r"
-    "StxIBhDKBTZurUuepq01+ReJR3zZguF7vFdEAy53w49WS4M3SChmSNlYXmrACnw0/+t0DcSsjfmlAjW9eP1Y75gXAf8pl"
-    "iWQeT27QJeJUSBBUvw4cIg37MYF5ILys000GBLPIF0fy2FtGwKnplcQ6iTL6yUbCYkkUIdAqLr8/5svkkFbUPmSSxgsr/"
-    "EDVe1wtd3weYubuk61vIAPEQ3g2tTpXBKAplNc2ulfJVVAqtt9fI0FQBDzhCcGZDtNeXc92t3vvyhAgEoFRLvVne90Gcl"
-    "2+k6T6UVZAAkFBkY0G7hOihClvci/JPop+arVg+e6jHqg7/5S8yhftEdHBTw0vGRsLBYwDEdtG2v0/0sfrPJ4AcS7PaB3"
-    "ppCn9cVcJldkN+Lvm5c++cnHydS8lPG0TalUEQ1U3fy1+bkAKtqaHCrgmcFLQIQURV2MoPnTX2D32vMvDYX89usXodN3/"
-    "pF+iXSi3xscOV8GziuiSEyWHNahkJYS7pHFAolF4HxfoFBxiRIrdWYRX5IA/tlM1gnohUxyclVLiUq0flU//o8LQrhT1W"
-    "Wa1O7Q8/zofDVb5gyFf+ae9NEMgPbi6MqT7CpW+SKP3nl1cF1Ml8CjfFHRLVopfFFAxZqsRL6IqXwGqwZqoZnKK6Pz97V"
-    "35ZUBknFfXHn5+ALuuCl/4otruOPtHN/3h+nM26uCTOaX9dwvZb0scycHgWIIwPC4ZyVJr35JNodoKuF9/cUqA2z2emJw"
-    "fMKfT6PzeJxOfFBLMxi+92VRAFByPyiRwFXS84f8kdU1FIfX0HviZb5IljXdwq8vcKRhJXCQUFhosJz3RkWIvRMKMmG+X"
-    "nMnp3WUy1vnX0DVvosXQwPiQiKI1cCmdTCPKyh4eIBL3LWUgubAF3B/iff+2rz6Hh/XItczVEX1/UICLCSOTkawImFa80"
-    "t3xAWh68LkNHVUO029/f2mFKbu3sywL8ro4JdO727c657G3dmk88VBAFCpvcofuS5AIo2qhwe3d+d28qAu3lF7Xv8EIBW"
-    "VDw/xw0MFEAa2D7Ox2ZBwXQN0EAzDYlR0Pn72sZOFKf1iNy6WaTb9kE4B8WBiw3uveHhIAe0AhUIpFmlyFa6u0nwaujQT"
-    "rriJs6Wptxb05RB6sheP7qHTHe8akBk1H+h/6Hb4GgDkh3HH7ewYxwI0/xoazJpxBE/Gv/xyMKEBwIy5HooCpEv7rp72Z"
-    "R7J6Fw2L3nhL9POQwsEPsNAvJLR2EU5wRWskgjXyBzupEGZaa7nXUFtuQAgIOhqBk8e4I8aNAWnJBL656pBQAn+Pjyoel"
-    "O5qOehBCyhq04/7DFIoSL8QD3E6Iv7f8AXEIcBf8VVOq3C8UTAYMPxuCfg30So34lAaa+CVqj7eMGBidCbngbMv/MIaY2"
-    "3ygusO4ZB0WeglysaBI7dXfsTASsiHO/1Bf1/svYbQPyH4SAqf5VJIIgRLlboJa2UXCOVU4y8ioGwv1/wxV4UmSJPlUXL"
-    "XF+ig6cfekUEveIPCN00LsocngoZUM+DxbKaewW+0KzMS9n0DNYxQuMh6p+dQUEAdOvrOJl7XiFiJLYF9AVHDh2RuPrH8"
-    "STa68H3ALTjfAK3neg7IGwB+nMXouf7a+tLb4gGaAqQ45rdREUN",
-    "BiDeiyytRwg11fkxTFqu4J2v/bApVrP0dR1R+9BP/YUXNbIBWHhQrJvOR7Ryc4V+al1yLcY5yTgnKnRrvZThXm8dyrWY5"
-    "7p9SeQ5j86/RvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6eNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo"
-    "0IvmXAYpFv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxg2xQ0BOTA3NC"
-    "q4rsJQe0CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKDYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr"
-    "71BExAMKrW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9i"
-    "hb2TCQ0R4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZY"
-    "Yq/pmgrwwhb4TSSY0G4cCwDb/7lRcL8w1/GCt03N8vz3t/PMG5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX"
-    "//d2b7wOWQ9LZvTeG0gnKjxoXSpIkYfUGaJkAfNdPLHglCK933pWqSNqmD3T7A82X/uQsKjwlBCXYmCUn0T0LcIlZ87FC"
-    "DUBhRKkZ0NcxCJDQGIDYS4Aeb/WAv690KaAM1IJuEQTcK7jBPUzoXTNVeiIzAolYinlDdi8JLYkYzUAUjRhXRjBVYaImy"
-    "xS6HqiM8eUlNOmCwJIofuBgLd9lrDWV8Y/GYXipEZwSH/CXVtNtw36WwH4seH8g/CSoFDSNDBrV5zfqvTT3TAPX3gctT/"
-    "d8ceuLtxHQe1IIPqhVtVrjo8ofvgGOeNuN3giDpJfiLdHWt5oRjN6Gby5+BdUqAJUrvcy9t2JF41vkuj0kq4C4b2zE9df"
-    "U5CU+uBVzjc6bmFT62acRBWQVa1ITay6B4CVEtIkyt2bfSwlgBr8eHnp+t/02MahSKz2mV7QmoDOpP8O1m7HAhLhChKOh"
-    "qD/sWGYaKcl4hgtrvEUsGES6mP5+MA81p9lil/oTqZnJcmMmQQfYS/WU7e+nLGNBe6ChegcoD39x4CvK2+a3ADsWGxjF1"
-    "R2QohmQfSzqeBk2iJdAP1XLowzIGMryYqmoeYpoA3VRCPY1UVf0XL2k5BT9QcIi02leJotcDw16MI/+tzx6SEi3hGmZQ8"
-    "8eY9cWfEGrn4FIPZj48fhy0oiJeNcFaj+HX8DlwpB0eNKbnPdA3xoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/6s6WrE"
-    "IEP4dUI5YXPgzyHBAp8P/sDBYhT/k64YPXLfsClIN4GwwGk/CK3hGEKui84rENbQ2ILF/B8tmPNGENwgCU++dV7UoLpUX"
-    "0XmhEclvWLEiGLgF4b2qfd2EWShtgvLv3AOEubgHFZekZ9CJ0J3kvL/2G7naiPSxKIFmv6rH1QTFe2GNrB+Woh6XE1Qt1"
-    "ka4pTGyHsE1z/vWOpaVlowapCBrpJpNH9+9BU0GVYX+ZFyD5hXcxpUq6akS7HCEAk42A2yjqYwvKo9e7tILfkg3UDcBRM"
-    "T3GR+hYFosL2oo0DIktidlju2hWgO3qApq4Qz5RRXJ1pC6/WF13htW3W5DjTQ6VhOB8uZyAVwWOtCBa+xHjJ3CG/iBGxw"
-    "A3uEv3FIf8Z4uoID6iAV0gS9ADx/wBfgV/B5SzJj6qjW2tdJ3o561OoK7yF6CLWivUG3wKtWc7+MWepov5VA3ZFaJKkDw"
-    "4S/z0QJgdjdkeAXoLKrxpQw4mxH9gJ4QI3Kelfh31O2Hfd8mujEZu6gRP4beFqLoRPzqusGcurIX2LaklG+NK4dJAL3Ky"
-    "/XwHh6Uwri/n6vxRVG/GbSxObG2TfrXw8PqUQMEZtCZgTpCfAV+2Wki7K2HbOmiFpBbVEZFz42KXjUqem5UdEZpoKD0q2"
-    "CM42A9oUBt39IOh37BqFYAjCvmb/QyYlUVcH+wAJdFTstizUt8DLSmDkgyqjx/oiYP2SsuX/x4l/uAZi5qt5vzr6aRP0e"
-    "DnvhVRkfPGiKYV20iiP0YeZI+L+nzB1wIwMojs2xrX4xBIZ5EX1B+rdE4ODzpBP2jJ7kI+odP8kk4Dk4Pu3QNJQMoUZTq"
-    "IwetfrHCTr5EJyXv0F87X6yKjfv6vDc67IWD4+O1/7FBqqpiWwOgiwwuCssei70ipbpGZUyVfhGgX9xQ2w1A/kCkUEThy"
-    "WFH3WMs4QvAw+e1B2vqb8dPgl7/WTfoHZ5sdttTIw6OTsLg2ZHfybGzurB3ehximC6WZTV8jRi5/+TwpHdwK1sDKTYgXx"
-    "cLgPBLFD2MyAqlpTQWMZg7/8nPnT5aumFucC/7wKvVgu37Q4THnayi52UZ3wfoquCteKDhr3It0NI1Npoa2ql4kY2AQIc"
-    "W6SyHJaDoolh4/rCRq0ruRbdWVAUUhDK4g9s7/0kFchPTjyfVUE0MdGScTpjMlSDqVYCqIFSJTKRPfhYJSFWd/nkEI9pY"
-    "yzNoiYjTDNSBb9FPzZtH53PV+lkf5anZWW/EtUJVWZvYZ4QBBX8WFswSpLTzqKeHMcdO4wvj2aTp/GWUdZJuSYsHBpAjX"
-    "8zeoZ9jxOgjuOhHYMneHGRnmAIYgyG0l905yig/d4FtrjckUwUKv1TrNRWZj4rwXTeDjw+1tUMGnNpLTod7MVBAqBoLNK"
-    "J5ZG8qrqTuT5pfQXfQUPwvRIBoIHQN6h7QbT0uQBi4a80aoU/T8VhBtTsQfez/od9q2pYC4kpL8wJNhiut7tcgdyzz6f7"
-    "+nroim0iOyHiZFRdx9jxbzOOoHAWD47AvpAVbWMkoVqgy6j023vSu68XnhyCzAGyDY4avaL5Xkq3Snir2O9xor/Nz98hu"
-    "s49DPfTxsxsdPIH+xeeDo/39BQqsDOp30lN8JO4+g4XXOcImDwab7/cVjS2NrVICp6phKvckkKP9/RItlssF2isNUH/b2"
-    "jvRK4c6PMsKQKb84Gd/giqtKJhKBHed+kCt/ydcgtOoJUFeOV4cnQMqnEXIgM7gqsOT7bMhXfX2O4lWE0PVpX+GO3+jf7"
-    "KuTC6fuO8TfvxidYdWFAcI4OZDIGrNiC7ztiX4lRyDfCzjalnKCZEtImhGDShAZhOI/rSbmN17/rAh7BaSITuqkR0N1do"
-    "e5+I7tKTCA38ixi57priiJnFrvz+ipyRV4gY9e0u4WJNZrCu8Ekif23HDEqiJ+8tyMOgPXFTYOvCqAUnp424gtwo8/JCM"
-    "99QB1/qYe1nkEl4GGcfl6khZrUas19LcwdE507Tk7djK5aHQ9IBCI7NKOmaYHS/GzS1XgCBep6CuSlAerfowInbycMW9L"
-    "j2odGOC8AM3GggDa763uwMv3yrvEPR5yu1mGuTSQMhm+/s1k1yt79kDS2usoscDl/weichWTZbr3Z1De2Gjl3oV50Cjd8"
-    "3yNRAAg1hWy6AC5lNMLkBmZVe4v9x92Xfczp3dKl1WvyE8uDFfTbIS9Goj+7F0YLVPD1xddYJqlMH9C7OaCYU1QY9q8S9"
-    "Q3/ZqLZJI3N9tBFcm0AxqZq0Fiil3qujOP/CaeUA+/0StfVg3ar",
-    "kNXyLBeokbM0I99IVXEZvq9nEbhykYkPf9/bfSg+XMRWvhZPJGZihu8cfXofMRSIXaJC+DXwsQQ1zH9X11KfC6GfS9WvD"
-    "Uxag2gpYlT8RQHA9j0A9ALAPJOK/Qq9KLGyAgrUJqOZp67oUrVnVaZzKMVRf51w9/9PiKBJnV33HIMSI4B0sEFOborRYl"
-    "hUS/o6AZ3OHx1xsNonNArjXdk1GuhIe+6B75KAf96kneTgH5Idc6MnRxrwjIxQ5IF3T+4QG7XKCBgqAFFaD3WeoKXU5Ep"
-    "Tc4cUOs7xPLob0Y9tw2fTgbCEQJxJIGrt9sbKltEM5hDZhTl+m15wPgXxe3snwR4x4Ccj9EcgCmtlbYr+rh0NwSWzJ6KU"
-    "hGZMzC3e5SqTfttpvh44ohC/XQ3i2Bjyn9p7dpoKtHdi8Ayj5vnmAn/BFo+tMpUMlQWjIEEk1PP0H9krtqy0xIR0eucox"
-    "iul4BPVH0EEQQdPEO0MP8BQeRRNgP/gQpOrAQfvPsEuGS04brwzpAngcKuoALIInFAStppJvE64/hR4zHwLF9sXrRhrG2"
-    "OEBVMi86iAf9F9AMEOCjnr+m+68+oum2Nelp1d5TB70gilzyZv4KSTN0noTX3iRE6SJni2BT6acFVsGNePjDVc1VQDEfb"
-    "4Ay+R2veeW1nNUuK/iTpiNl1cY+NbvAwNFThLcvzQyvKL69WKNJYMT7SmFjgEfLSiPKE94hmuFy94cxyOZIXXkFxr4xYk"
-    "G9nKeebZ1aCXaMCQ4XpzJqSpsgEV2ArivCJPZQH0RDKnEMCsXzSXKky2hPPRUJaWtwZTeWVZurUFN1JdDpW8VXR00Jb+A"
-    "ggUetn4w2wM3qMvuHvH94qIF31bG6jLMarnziGwf/pWkxji2NtSofpRVtQ/OnQvpB+wLxnULs9ZToAK1UOL/k1Oz6QPI9"
-    "AgqI2lQ1x6ogoNt1e+7DA79UJfEC8N/iXzQQamGDCPkCeAky80Z4UM2qTW3MzU3U+CsOafJ8yzqUkP6L9KKO9vqGcdhWU"
-    "EPbL2X9Ja7RNL98kWHwK0n3WiYYV0FCpf/uohl6Vgtd8HMXrQqLyVpLD0CiuUnkMvEFx0H1BPAK9PVYLAAPKdALvV4wnD"
-    "qLL2TmAqzpouO2YguaiADlbY7Bhp/0JXeFCladossKDhWtmqrs/f0CZQ73ulhW0l3rquhBGdpQqXnZk/KAqwCxZGhARfF"
-    "5AUdzRMXIVa245Hc1IkFBvSQKZqckRBRA0EFbQUZkvkyOeiFyW/VEAFSTq1ZnWr0QtiKLXHDIuAmfAiTcg1ZiWHuESkhY"
-    "AYgaDrTQoEsX2bIMpbSdS+a1bSdBmyJhoeVW12vM6tIbj92X6lWYRKT9rsiRmvBWOnqso1SAcvNbFubsSmzgQ1sdVkfpV"
-    "BsOV5TGXr35jqRcl3ZW1Jso7YoVOV7rWhQXtVGNDHIb9d7hDdSr+Lepd+BtrDgjA+JrL5Qi4+IegZzSi4on5sqQyERoVQ"
-    "Onoo9NhN7FcjV8oWNomQh5TDbgZxvEb2wpcBf3EW1E4oaLCxRcO7WAaHWxwwGAEKMtwJh9C9VhErDdx0JAFHM3QSACQyF"
-    "kSp4fRpEKge5MnctS3goHEEnCwivj/CpwkVgqXQHNx2hL5s8hr0EXVmLIpxxrhTtoIX703rlFV33UHpHGxeTs6lwX12hk"
-    "II9W9ERfLnDlU8iZCTDDJmhXWnkyQw8E6D8VdgK1yL4e78d3BEHywK3i60UmKzSMYrURSNr4PYoIQwWGi/2Oi0MnX3S4x"
-    "WW9DlW4RRPvoPWp6mPHi7cVptFHoSMDyPk/dtp6E0s1j+hMsdGZ1gGIMDA2P6yodZzJDb3snK0OBuJkSCjULgPIR+pDQA"
-    "049GQOFMfR7kjBRw22omw18Zun3FdY0hLK3xIawcHjE/Q5xnrXHr9tXIZdSuTKUQ76BQyB0Z9KlvXml6DI+kJSLDPyZXY"
-    "uJKDjLYmOH31hm2rRrtm08ibP7qEzv8q1UxIjwMlGbhkCWnO4kmOFK2ltXEc5YeN5o4dZ+uaODfYVzkGYC+xLFdb0G9Zo"
-    "aVFzElYPDz3RFlJmHO+Ml8TmQkA+K1jL0SYCFWEKOGcHd62HhbbekDOlMbUWj5EKJUAyBdibPzzMCbVxaa6BKU3hKbVUV"
-    "OTSqDhblKhbdrD23CKjS+DkLV7tvsWgbwx1a5k1UO0jfYBepZQEbqNLQNmCdmNd9DKGu2l646J/D15yyC9KDJTVgjhiGh"
-    "QLCaLVr14pgEMB+1wLqKtSUwBRfg4T7VB2HVqeHKHhDHr4AXRGgMp0FgU2C4w/dCsZlwmMhtgNhrPJEokyF7ZHyKXUrNs"
-    "pWDbZUAOpbeopaJKFyHjjCH0GEhBJUWyeR+c/enOYHuQrdfHTYqFf7mCp1op9Vrd5MqO5WHrkzTKLXvHGtzcXlz41taud"
-    "zUY0Fb5U7TSWQ7hXHyH/U1N18vDgNe/1YKEBGlA9YYpRtC02BNa62RDnHibjywnu8T2vQW++WNYoulonZLhC+VnjDiN/A"
-    "FX22WYzq/mfaeSSGlHdg2bmgY74j/asUV5O4AkZJ6Kmxujje47zQXd5oIgY3QX045WE6mtF5C/ueceMF5gRhVDnRLUSph"
-    "n0n0IUmwJ7CxlE3NKNix2yxnlvBGJAIaSPREHHeShCELjhx+9V15r5Ul0MPooda0RxfZhssVAJPBvfZT7Jh4kIv4s+yPY"
-    "Ka7tFFGIFU47sOFQrVvAvZwqhO0y6wtkGXBRTE39H4QzWoyIOmr7ohjis1dAgAJlI0fX5FjSH4hY11K9Rv3mNLCeXpafs"
-    "0DQQl5DeDFPjEXniUwWMdKALz2+thA256zr3xnLCW5t5OwjF6E1VRNwAVLu+EYZ/9VARUhDy2QjZ0xEBUrnLhGNNmoXbO"
-    "BIp339zYzkSuRN2rB6rCMg/+5qw/Hwm6JYDLVB4px1fYEIOsHrjQDhhhx78JgfRfuqj+kvsMToRLILBuzrJwc4PbjiawX"
-    "vouAlvcbSgEeJd84VaCRrwjbV4DZwXaB4z0by4DVW0Av2uxTe4zaJjXoAb5svrC9DJAAHIACLPou+pJPju+b8/vHv+8us"
-    "P337//utvvv4Rnv2tD7SkN5Lh9/H34qeNhkxsDVvjDA5d5TtcLwQaMIhmA16qMt5LpkL2Axn/IMm6WYorEPXQSoGhZ36w"
-    "SKcTyxqM2PgbMXJAsRtZ3uv30fopycVIoeFvyr5m9p2xouB9UNXDJPJ+8jId5kP+cU2syn/tCBfgO1izicRZRujvMI4n2"
-    "KFvvFQHbYGUbd2hT8lPGJGVUvt0qUDl644OOewJPVXZFyQBNU2FkND3Kh13stZyw1z5nST+cM59Yqvm0keZRhVgU8umqW"
-    "WO+tcUw1YoNCKcoR+fFZ4RC/Mqtr30W89ucjKMblZRraptCgAwDRXdSbccw8yOPvoox1owNlF0m9EF72iXGN01/cJDpMi"
-    "UY2Umsh2V7SZV/NvWe1deOr5o5hvdB62WoPcKWKWGe7pGj9Pa3/haarxhtt1TM4YaIGOJ/nyZhpCfj5OJ8qXOApqB0UdP"
-    "PXQI5ThqOuewAuoBqynxOiS5PymuMSP61P8Y7noTKwrSqzA4M1Yt4IGB7Zc3fQEVU/tNihWuqlBquRy9IhXZ/g3INj0cN"
-    "47Elvi+BvRAArH3k9fE0AG27MHKUIFm5JDp/cQ753qtGbs+BZ35",
-    "4oXZxAYedYOkBDfFKPKvec0KBas2t7Fb7YsiavWHymIK4RFNfFSM/lCjcSGqyVZYpCE7HQ86ZI1lM2yuQC/zZa5ijixd6"
-    "Z/1tq70E27/KRffmO6A36D4j5fMPmgzmtQXiqzQJO0ncuxBlzp0NlFe7A8PVJNbNFUL0wQ6tuvSuOX5/hFRBoNnQaRbf2"
-    "y+ySqn8j/CHToK6Ggq6oUM8L+iLVtcXjhEY1yhZjAWAnc60ubVkG7hs8ZdH0Q5Z4z9mHyE8tIqJ3uD2ymbtxUyzqsmbIq"
-    "0cRU7ZbBgTn5yKE3VVmirQBdELbAem80ztcun5/qX5aB/2nPcR1bJao0hY7TxUDUtgAJn+AY6GNv7ls4Z3KggBBXsJC7K"
-    "VM7CouMZx9fjkfm03rxDrqMDxkw9YNosI/MDUKhhdHEWok/lteTeqGcoLvri1sSY0d4LShXuCGOZ2/EhoRwv5biejDGA8"
-    "apuvcP4MNrbo2jdkL280op+vVve7gCxmmcFVlb7tTmI8fgePAjfNdWvreoemwZhNLW8DmsFntwEUpqwub4gaWhHzCWZhs"
-    "KeHW5zaXkOqcU3Rqk7nkQ0VFhw8fhwArr2lacdFkE/HqdWTACKPunuYIBv/GEDUSBt6HYPrB/bMqAl7jU0ssZSgConbsW"
-    "Hhhu+ASGIWenDw3XFNdCozsz7jS/eWFy4ErcNU30rlhSZ+Ia/M64m42U96URvYdLjcR/VV/2oN4H7SN/16Q5GhvUGG/UG"
-    "rXoDVe+NdjK2Iug+UNScxYiXyIQWuFVUo1XfmGP+ie4fS1AB0B5/GdUWsQJEXKpQoHApbtGTV63PQ16fb6LzN6NvvMvxm"
-    "4kfUlc+RPAGIz36OL3AkIulIkGFP/yAYTNmfHMTNpCAFq070seOLAPCMpiNZTsUkHqkAi2htXqvoYi0fYezNfd1HVAUfX"
-    "tW3oi3OCnZ+O2kG71Zaw/YWWQtCbJF5T7HGc6wb5uxhOKPC8bfeLNWpCGiKpa1Aw1FqVATAyMyHRiRgGCE/8b4hN5ETBj"
-    "hc4SyHZ94/6d8qX3txUwHt3raKxrv2gFjuQlFaMUybPoYtyg6O/zmyJ+0GgqTMiA/Zloc/y34F4XvQ+OWO9RSXTnR/vpo"
-    "6RtRcyExfE3jS/X4EORXglykfllB0b6TdMMBe0knVsskm4xnGNdQ6jWi7NQCdJG1b8IEa4qERx1F6UziZ9mwMbPi6klXN"
-    "qsRiZSpZby6fuadZoydEv+RHGFP/cfhk+O6xl8gj30xmDBvqKPzkt8871lk8qJ6PAD1Ci0AoqZQRJhQVjVX7MN+Rd5B5O"
-    "VNiqcprnWxCRLZu2KRCxbsVU2+lyx/cOPN4gHtDMYJdLsCqo2qWoHJKnwBOIgIUjUI4iuvVn7jP9JL/S78LRHZYqFGzYc"
-    "ge14mEqgE5AKGn8J1F35L9ARGN3/lfXLGYVQq4kDP2g8E3Z88HGujkV6ixQUZwYfYdqq8qhSAJMGjXtswJS/KWXR+D23N"
-    "rLbIhAqrl9F0TIqtoC0tXgQ/YBgYvjjmAEUdasvSlZrZJbDQfLyc8EqjIuW6zDg/Q71NRYkB61tOxkcA1mGhDOJQWqhtN"
-    "NyJ4M2D95SXCTvnTNPZDE/b1t4k+j3lTiJAv7i1Htb2w9AoNNcwxZRrr9SphEYfYWxeHz6aegPUFlLvsOmB+32B+RuFSj"
-    "sGr+GQ0a6uHBmbpnV7bhNEChADIjujrjw8rHRCEpgGylrCSkuiUd3LgMhpTZTgjhCfqRIxM3r/xI5GUa2GM6Efh0t0Rsm"
-    "8ulFrE1LMZ0h0VQAtTkIDZ3TOmflryrGFzYDmBp0KKZsW67GWSodzqHeO2MVH4h7QRmi3WlWsywBuYMQtMkkrKpjy0wSU"
-    "XsnH8G/dF471XpOFqaI+oJPROwYkv2wiirVFcM35uzBkDy2bpItSzZD2EXUKMNrOvC7yS8pVqFPFoZEZ5gBmFz1Z/3gsG"
-    "RodqPd/2OsM4Grv1lkdVQF7f6l/8f4+8NT4vGwwFdcKrnydGRPe4I0+3oG5LbHV2/jeoS1NRNONWHw7Kg9PUWsLVUyCkX"
-    "TSHApEJm/WyCUPD2Zviy55Afo2ji0VhIxRH8jADIX9tdpx1kilzQRBYyaodM4SYmE/6E+NPqJT9r1nCsjDzCfnsjsOipf"
-    "K0Rl9m9GNW9wYzQ2DbKiB15TVhzzd5EHdmN/cLjrRsnO0arYhtbebpLYxWt/UOqaRUUfFQn6DezfIlkBOtsIh0dqe6SS9"
-    "ZJMfu685B81bts8+byyzzP85HcfKEi7ycYFaRNmN7Wb1rkDton8JXk1dkWKcLvtn9g/dMB3dIEu6y8lZ3NEe4rhTcE2e1"
-    "agnx6M7L4YK6iWhFMWB44qSzEx36MFoHqdQlgJJHd1U0DS+6CJDMzztpo7Gf84Q/R2ojlscDUGpOPz4ph7nk4nf/UaLAr"
-    "pEyNr492P0g5ZDGn88EEa+06qgLY3cbTq+IXqIKqLKuNsW8QQ52iz+Xrk92FOlHk6gLwBBFIuqkfsKmJSVZVJtJemVT5a"
-    "bwA0rNFjkI+sbtDQobSLGaznk+IDWCFhEFeI3un1AIbt8uGveIbtrHPkr5a/wWIs4iwkslnqcKAauqB2woL1ZEzgOQssM"
-    "IACyG0zxWGd6UhknNoQDpV4xwD1oHciJode0n5Mai5BhmSUIUUZmYilXfxN+E5TaZmGilw7bjt7r7I2V3qXn8afkxor5o"
-    "kjLAtWD3aAGvR47tt7lKMZm0Cgu/oxFZnQ9ifPGKR9BHWirz3cgROEOCEU8CIp4EC5g6VdSo4RePrR0m7sGLVSRlUzqiy"
-    "3hl7NP4H5EYvZeQJha1LRljXL5kgR+lOdadbUzFFeGwc0xJcTGzqHxiILXOP5ETfZ/KMuYjg/s6kQlNFfxRgI48hnARPO"
-    "u+LixM8rQr9dIvrWVbjyut3fI62aHXLmhJSicJmwMU05npPsiZik1WKGVss+oF9QEJ9YEk29ZHdeNjxvU/a4aJyyRTiYT"
-    "kYHI+ZVE7bNHAeZJxEgG2G1a/7X2GJJY7PsdzBrBaOJ8OroiMZ5CSPzW/iZZRm89IPWUPpYizs5Oer3ROEP6n2IEKfyIb"
-    "CIqTzGDHsZuUYf7E6Bkdof7aGSDiswu+qbiYCIGrYoDVbFhKAKj3wALtGec9jWDOXQ7NXvHfaXtcnmnPxnlIXBsQBQ0A9"
-    "pYgP5CpXBJGkZfoWnKnkLcIiCDpdB/AP1JYbuMnns6ybsvMBb0t6Us79+RPwOIIG5AaRwxBQDtMRIXqNbRa8D91RpxU28"
-    "yR81usxHVloAyr7nYF+qCXSSkjkTYywX0II9vXL/9aQCS9z/jeSlnkasy4LuT/2nctLF5oFXoourBItvL9V6aaW6BZ9EA"
-    "VgCYYlessKnQNLUWrp263m3FmC93SWQFLPsIqHlOEhjlW4AlbNx4NqpbUMAX9/fxr17Flp/PMG62QF4DeUF9FH+jmCm3e"
-    "p9VOiARGPyB7hRmbXPAzBLdYJbbi3xpFnnHrdgrYEXNL0W24QUD96u40cQ5/U46nv8pz5VlhDMN3YepQK8JvN7fB9pajP"
-    "FyQgUgE3ivURLJvMYkii4GuQCRTMwi0J9fowlPo0qiADa6yEHoStCAyE2w+QS9DHANAPq/RFdoYNss5H6x+jfamdboioV"
-    "OjU1hBZzY+Sg42OeOP0euNjqkDJ4sMz7kgR00NHhVhM0Sq4Pw+d",
-    "rfcPj40XPf3cYLhnENvaREDjBsmAh4BR6/yIpKmudmFw0bVAPe31cX2nXiD51KUp98ulqhHLWK32nznddiQ14Wj2z+PbK"
-    "/5wskG4oT/91sD3j4EjaK9KsWm4YhnQ7lawwo5+tWQqwvtnKfvVJxZZjhbm8RKF+khwcY1d8xqjaHS1/ApXlGK9GtLccl"
-    "FRCge/u8QlH0R9xCRJPLezxYeiZ5n5pCQaG3KMHUQYqu4y5n63ZHH/LwrW3e+aACzr5Q8R0W6Qz4pKRv87r4Zypv7el4h"
-    "9T2uadb9TXlgyKlajVle33RQg0r1+kGzca5RC1SenY7YsVu8ohjUF5JeANoW0CluN4Fv6AfQH121gZhfPVjTfuQBAgDmg"
-    "85RieqUjK+RSCSQUOSTOGaAIsvKGNA49KlIsSEpRlbGXpdni8ehJ6mKZna2ntL0h9J8lcgGycIIY3/SUHoC4LJ3o5XVmv"
-    "xDl+ZSjLrwBK+ArHiMVcYOwo5Gsj+qTbQXuMbF5SPtideNttV8qwe1aE8z4EfS/FVY8XVwjPnxsg71x5F0qBQM5ePVTNK"
-    "Ui5U/bZGdM9opwOztgYwUkRY+qF+uNf457huCLpW/fAwOOqZhDy4u+5JDJlQuy2W3n0w/mU5fdbrdeHnYjabcHbWjg4pR"
-    "H9jq+odVrzrzyYHlxgFwF2hDBAvVGIL73TQP+nkG4kuWt+7ezqDRk5nvyx7J/0EP9Qjx/jejD76rEs/VHRyQjcnp78sZ3"
-    "IGz2ez2WmXfi6wD9DNly9fftWKFP3B5O3Y9l/SIjUijokEumKV89rLrRy5ud7sB9nn3svZywDTGmIYmQLrUW+kQ8q6Rz0"
-    "gC+Qui0NENyI/7Pb13ge1oHMN16OTHuYa8OIzzKCsQd0x4WnYmN953D8BvbMVscujE9nvizeoLH0JC+0fKf79jv5+Q3/f"
-    "09+39Pdr+GtpQ2ijWSkvAKJA3FttWiAHgbOeVYrGGRDCu5Jz/NQq/nJYn52Qi5nZLsToflF3+v7QrzsdqqySuqhw/oONq"
-    "v6Tfq8JryEXbSjvgdxLbXs53APedjq+yA/gsuOCzPymAklZ55whC4RZG1b+5S+9UeT9Ml0drkGlGO39MvV9xByB/id6k4"
-    "Z9ELSZRlqB+p2faxxv+DMZJv7ZfsENX2CYo6utE7/pRa+KQazvEHT75OCAUvdr3hgyljLxa727E2QoYzPavdxdxQbok74"
-    "89AEy8NW/WZazWP6lOYbXumaFAPtnI5hXnQHoR+xCSEmF3pYySSv4kHcIcprVHyBrHXZJOcOOaWoG4HGdHODAj05PT497"
-    "PevpAVQWpO4dtyrJ43alE6h0bWr0gYpvtHIKFSq3WeMt3IPHDaqdPQXKM2rlwTjp4eRdkztK/rcThGmFU92qdAg6pI/1M"
-    "GrGfvI3fNK04TaU6XtpSNMCgHcePc+b6FXudRlZTcXQSqcvu6doArJSi5RPTnrCrJZxeR6d9BRf4xdL9fm5K8q/4bOSR4"
-    "HdEbCgAFyYSFDnQXrJI0tkmnmnXbrOist+z6v9Ln++J05prJX7CacpTInu8nIkIT/CQeL0j8Z9nvZJqIpOoMiaaVN+iuV"
-    "qckEx1/OIxhe7k60+HuR2LxVQYJZz3wywAGpqBYRa+aqJfOVn1dCKf+1U5+f9oRwXk/N6VEVFmEdFp28CgzXpJYmjSJYo"
-    "uuNWz9csxX95/y2mKwHZSxMDJXrDszKlmPZG72JlCIWELQ9v7J4lFkw5/FGbShnAKmeZh8FRACLTm6SUcS1Vh0A3Qr6Fs"
-    "XAV5f+mIxu+x9joqkmnG2PCOLopl6iRA7ngfo/qgPMo+CBnWd6TaDFpFGc9uNL3FdfNgOvq3rsjkEQLsRqnkxCUizDbU2"
-    "4aRVvdTCmRtHJoC+icrKlHrgJW/uCHBzR59/gHjd12boxfDZhaAirUA0FmR4MaizVD/bER+1BtpEMU3S2jHsXR6IcshJO"
-    "xXOCeh5l3pcCZPBP/xJ0P4YFwdufTKQfvaNtE7UnESc07EnJrhdE+xJgwdsLtkllLNVut9b5DbfYdckoDcSsj4K3/ko0b"
-    "h1H/a8UW/iXVGQyafP5LqpMXhrYPCEbCwxPjBqs4es9Kg9gbVmda4BxWwKgV0U2vl5mX/7eV+qzyRf/k6dOnJ/1T//z8v"
-    "DfMIxCP/5vDdf+YSvy/3cqNxm8pY4rK+sQf8PLOU6rZdJ6PkcgbV9avSR80adVUAjW3Fxw9c3qYRw24cC94dog3z45dtP"
-    "PLJo1aA7IXVUswl7yMcLlS/gB3vpQkLXNcNHTjbQkKcFnfe263iw8F5mnTGdqgZoO0t3Vb5g8wQzEmx2t/gssRyULuDBt"
-    "v1Ti/QBNdo0HmlgZp6IK+UJShaV/UqGbSaQz+kEGEQfGweOI0rwCn8KQinzMbmEIOPkEvD7s0w2NOH6u7v0+72N/hEbye"
-    "6y1KCap5pU6orZI5dCt08GO+63PKXFltOB+N3UUMcMWNLDwdFH7TnDZGyDTqYho13DUoU9zr4kxdcIGZuuAHj7ymPYUCn"
-    "7L9dILOTBzMjt2IPvLhol+scph/8cU4n0SwIl6A1g0kako5wJCGU2WAFVr4Qfru9kU3OAYWBH/6xqFpJ9ophCNUM8po7j"
-    "8J+gMsykH67B/3wsMefB90bTyge7o7294tZttjtfJr3nliOH0j9Z4fDr2UfMZGjmNGDZ7C/GQef4inU3NdLS8QMvhGUVz"
-    "rzaUPF/IShQZ1x20k5lQjTHT1ZS3uaiHe5OJ1JX6txJeV+E8tfqjF95X4HZjUN5LtpBYz+3Zj1w81sCGv9KkkNayqjVG1"
-    "pfAjm+sBO+sZk6hHb+DKqPSW10jdh98oc8AsOode6MQkM6BfOe9jAAfZw5Q0mARWVfSKDqiCM4pi05bCs2N0GJ/hbsAML"
-    "f1kLuipf7Px4YT8y5rnWCRibucI2iHTIit3xz7tR2vSNov6w9mZdvcdzoCscd5V3q4/j+Ci28dL319VxqFZ+0Ox3faajM"
-    "GYV3tOFYd0oPRab/Tp1kUSrfIwE1lR4eE+AOYCTzDCgzMp4uRlVsT1yREbVjJfUJ50fPBtXj8zpXwGlS4/HJgHKv5p+wH"
-    "78O76Akdb7XyCPsrbTVHC+q3SCuSV+FKGMHsEt6OJii8mBywlj9CTpxMrlkmVhFNcz2N1pzOj8+QAgzvLaFYUri5xQiZi"
-    "HqXjJUz3ZJgECD8oi9QsiISQD0swwhNP83Z6Iwv98D0/hNkIGJRYc4lYo5OkY8EFVDsEZq9Uvm4/xHuownuS6nPH9DmEF"
-    "TdygjUARnz3FO8IxLr+s4mJjEwa9pNvpYCiAdQTWx3/Ek/QQaEw59/X1Ug7LtaTEEvuVI1fq1HXetRrPvSysk5/euc1+y"
-    "Y52t1yguSHnNw6SVXVVBQkLsJRXQEmPL5ehPfqFbozZyWh6UmTpw+8u8kIeKG9vrUHLZ8OyOUyhwX1gR2kFCabMCxvQ8Z"
-    "Fl2+u8oEWGuYW8bWUhs6muENciStQOyjkyG+l0OU+dyv6scxWb6vtHI2U06aiQIZ8xG9gTqb+QY8zoOjT5DQcL6PzS6p1"
-    "VuC2U2xOY8FDxWCxY45LkZryTimyVjO6On4uxWiFnLJidnI6JYnd5zZX6mxX6dDaW7oUt+RAM77t9IGVUv+AQtIduqpd6"
-    "kTmJHjSpprvt2ZKHc2wjDLgsnM6+YOcyK3EH8MEN+wAYvkU2obL",
-    "uVnFlwi94WW364CgqaGLecTVarucYI4oXp6jHHcdLjEz/S2whWW3K6hhBfvLiWpcWOmv591bOqfIpMXEREgJqDoRsgT4m"
-    "fsgqoeJuAlnYoZGRQIvKELN5H+3sQRRRQ1AKqM8e8ahzdgTHZQRyKU2PyefglzC2sM8t01tWJ43ILuE/NPx6Bdg3uUC/4"
-    "lXY+Y/vKT0L/ohlmDml6ZzP24lp0qW5Y1EL50mUb5UU0LHQKBxwk7QxsfU9IfJWW76N0xQhIe+JJNz/CkmqJxGSbPJ2tQ"
-    "dcYUQpr+0DCF0tkhtAi8As196pQDy0HmkYx/I8x+7hzEXc4miapQaj5gLbk6TIRMxdpY+CU5PT/f3M0WZRkyQMkVZUoGp"
-    "JPJwr78OrU4bqoX+Yu2a8XnEba55v83A+utWPO07vZ9RIRFMp0CrqgCjUXEDKEcmDuOiS0P+eP8ThPJ7egZY8/Cg/YQoj"
-    "MkqN7WZ3VZ8hBURQfqSIYdZHYdXHq4YuNLkk/LXYLUmKloJE1hVA1GLBReeXnAfzCPUN+iBHddQLvMc2DOVq2tgcpidEx"
-    "k1ppe7KTh3VvWYiMhHvPX0sW1rc6YCEvPGXxBBiRq1v5kCv9YnrOVEkhoYxxY+l1ExRMdQNHANS1W11FX9OEITSjWCp2H"
-    "c6Q+rYLmIqPL+fkEeakXIsoHOmx9hlVGM8U+UMbEyGfXIq7OyT97hbm4Ig3zEms7EXKhMzJgAUWbTiKHcigfkos5XHmfY"
-    "F3SGBFY2JxRSjr0akPdbjA9t0PSrDZLwjjKoLuIkre9xL0UDO9fHUI5TfSIMefjTWVftnbzUnGcxMpeheW3SHI7k4ccI5"
-    "zh5SeU/8pGyFb7CJ5z1humZ5qvAFVKkQbhVrDht6lOmStkUaS6RTgTM7uXOJ3SqTadJiPDOBHyqvnkbUegrzgeX0TGGpt"
-    "NqBafNWTnKA8txOzpjDj6mK5R6gazBWktVRJXgc56BxuiZoIVIB4OZk0GESvgSt8tN3rokoHROkTpyTD8fFV7STLA9LYl"
-    "KZZazBwtI3DP1jI6o4UtAeXTONr4vVn+SgNTP6CuvBbXGJ1L1qHl51rz8z8JngZdPZKWzsv7kqwkzsYjErkTw1GY0k4IP"
-    "M4qA7yVwzRCDUhPd9T1v2Ri5pb0M2Xp4TeFQhiN2G6GFD0pqlOF/beTnV6iY7xLwrPhVFYyqZOOYxSpCIZ1+Vi/EdxSb1"
-    "Q5/Jc9aO3Vubxif1bAiYlgRbGjCoxlB7q8wTUFz/596pJIU84drloziiSiK67BdU9N+Pa9Yi/mgOmcWCtZ+66XfK3PeXc"
-    "2IjiltTY6rzW+yI4qpuEa2jkdnVyB7SUsRqPDkC+sQEgZXt9wUwv/Rmgvl7YLRO2ErJGiH5wvplMSipDrYDQj2sFazGaH"
-    "FQ89sUwFTXespjlA7am7pGbnQRLY7jdnQmkuvdcIezPX5HPkjHxNTIAZS0uAO/vZtJ3jUZKa27MZJQoHdGM5cGxI5MpcE"
-    "8+ZBtw+6neBu6E4LOuGHYCpyQVn01RqJvsIk/FD8LzrTQ7GuKvq3up2ldfSTytNfN/Px05boqWBY2auDFCR9gCZHfyUgr"
-    "DGOIa8dJ3h2Jt1q12Rk5o0rBoyT9bJxbo2sAPXoPFPjqX0je6a5/YZSyLT2NKJ4bcJTLFZOF9i/Eq0toH11Sz0TKR6KUZ"
-    "6lB/3eqBeW3fTgGDS7c1JjQDw8HtFVaL4ad6gGlfqTcKwu9R74qyrqD6wzV36rdidnUdu5bEwHfsvhm5WKnlFpkkIO8aw"
-    "ECwEgw6797bOCLAy0olgKPraHc6rjNsMF46LJYLDnKazEMzM2T+aIoxW+GcIShsHjixqHxbKSUxSzhzkJwpRpnK5osx1r"
-    "4XFd8Q5RyWxdqIx+tshUIBC7MUEVMxnl0yqqmlQDharRLCDr0Kp881Reyo+DNjzZOsBbDy21AjtT+i7KvKzw4YdFDUoOu"
-    "e5YkUybp2Sqp8x3SlF2To58fy8NEDy4sYvgA7CdRaiK7hUPD7GX+mcx5rYiJSttdtmsTOCt+HkWcXF4rJYTgHNkKUqCLE"
-    "I8RKMwMZ8YeGy/ABymO5CHVEfslQ8PJY7vvOhAoY4HLanHmHyrpD7biTR2ZIZG7K22hDpUMgsQ6vJh0djpKA8om9eKCXn"
-    "asyGMIneUgaugXD45Z45FeRvxPRZKZopZqlOPfQrl+aEG6MLv91WDs7lKIo4HTGMDpdAZj4xeqXQD8lbIqDo2nqnvjSc+"
-    "BfH8gGqH+rTN7SSTGeh5tbwOrc5xeiDqxVpLlk0DdKwOdicWyYitlKHyxtbtJaPWWLtJgF/ASPpm/YxhieA+b26lvilBv"
-    "qazWjfz5PiY9a0UmRJG8GvqCyV/IcMvWLP87xaFGgNDj4hoiZb1SydyEhylsjJkB/USA892KcMWdeaYpQRWggGJY9aDrX"
-    "ulL67paAYCPBum2y0yoLT9u0T5u6xB2m4oNHCSDFQIpTAnpLVi2qX18J8Y49wMo9EFZlHWUsm+wXwKOm+VWEZppDMa7M2"
-    "GzQ1oO7MR7lGExiqIcQjqRd0ic49MzPb3Lzzck9CW1RHehAjNja3telybrPITsUqWdbg0Grlul/KM0BHXJZ46YfYu2qe2"
-    "PcIbmLSXBLWU6XmGQbS8jGK0box4vdC1yfIOTKOgInHtlUTlS/RYTcUF3B7iraFpf0eZwkrUTjgmNyg+TyMQfb6A1gOa0"
-    "G7Mv0AziToT5aenOBqlW8f2XbNTDgK12hdHMkV50tosEfrhoatzpb66Rxkg6RIJc96JMLE9sgEFVDQGRCuFcrqqIFEizB"
-    "GGZN/QaNskH4kjbmbIZDy252hI4SR7XjwuYZLPIxrh/r66VWDwh37Z7ar6Z805ylDL1IEqnc7QEopK8arCs5OwknWKOxl"
-    "lsYyUqyIo6RRHGkSn1GbTnxX36XhbILCdO3/eYSVXu1tFtLEzlKNK3szAnGegGKMjGFqfofOah8yBh8zP8uEcOAhUwIcR"
-    "/E6GzdkCSslTVgX+gjmZ+afUbJHRCbBzdDGaW6z+2puz9Qz9MnYY0qudhvQKScBW+9tjMucmxzw4HFqJhu25SOiHJ0zM+"
-    "AbnY4mXGUa5MSqzTJxi6YDNp0QQrH4/8XaN5jzKDvono0HY1xbwVQ6SASYgBgzF3WqQ43jJM8FMaOnPxHwp38yAulCEXK"
-    "rIKqYSLko0UHDCYEL0xHhQc2ZUg294K0DI9teK/12Qo+QPbf/PqoPuno7ri/+QK4jFbpoNrvOcXNZHaP0O8U+Ex3mjcXw"
-    "N/eYjv3Hz8R5VPszeRRbTC9L2KBcNc4x7rakhibwzuTpA7xhx5GbIsof4wvIP5+fql1Vfnw7bUA43yNrwpSY/GCzfvRq9"
-    "YQik1b/Seu6pyh33wLWMCy/yR4wL/6ksRZWIDIwOJN2c7SggHqgxqjLaZKRCGiiUXnnb/LE2YpbvcxYx7Y/HdLciMz/+J"
-    "ZbtWs6RP2wIfCu910vngejtYLoxu8ZwB9PTisaimGEzzjgiAMCi1Sa4Zjsi00QR0wWd94YJMVsF4RE8jav6W7VnC0AVoE"
-    "P6QIxyPG0Q3XEy406Pp6JviOgYU/iO8ojsOJtdtB9yPO0H3o6EWvzLPiTAOv0vQMeGlXmH29QTElT13lqGkb4gcoyzieV"
-    "TwFbOQpk3CxZ2UzLmANJQa7FHrYGwsqu9mMSYxmCQN7P0e+uQBI",
-    "wCLAAGWgfAY+jkaK8XUuuYOX9En5O686E9VVLlLslRFcUDzmC5EVLzJTum4RK0DwkuHjUI8EwXRlNAFUBb6HQyUljEGGB"
-    "yca+2BRq80AJ0PM4bwy7Qf9zLCxR/VQp/SrvuF/dcmPmWxwCDPlegXzUKgJoDJP1N86xTBcp9AVS0oZeprfaMttp9NV1V"
-    "M10jr1BJQ3NlQ8PulDAM694nWe2OYhU41+jIwyogzXAaUWTDQMBlLfHG1K4NneEoYPVxjjYnXKFWrC+tGxibDV+dPmlBA"
-    "aBoQqJJA1ktRkQNN4Kd1NMcN0krnJpi3Whx73iRMP5gVOPEDrZcqo9H6tBb3WPMr6ZRDif5K5CMl4hl9vBGy2b/OFy29q"
-    "BSLcplEW579zajRQs/aaSeRGSdaOkPM4OMvNdebxDtUTdp9ISym4lugvvMRg/Y/kiqMKyRpbLOkjYv1cKkI3jNbmM4li1"
-    "bHYjHmEVJ2YjETTieCR3qTPvQPbX7yB99bTIHup+7HcymoRGi40ZuR+ZJMZU//fgtesIBz86R2hPL2RlLNJthkNASg4n8"
-    "x3zG94En/y4jY0Eh11YTvfs6R3Pg/v6K/ZAEfSusUEsjv9d85NKJB7CEaCFVKsuPtNjfr3mbXKmYQcEBeXgwEx4lhHQLc"
-    "UiTs4cHT2LObDN/Ko2bJ6Ot7JASk8iiSbskA6dJf895x7G1CNra+RqQufAHNouuLVOpWUhkTF3oKGoKwgPyR1bU3MQQSi"
-    "z+FZRG422sz4Hg/q9NAKyRJjA1ZS59lwNVf7n76inHqSYcjOhvnnPwbl7c8skklzHGM9DYSoknpLQ7i6HZmP37LYhFo49"
-    "Fuxt4RR3AxPH2WU6qWZvKJ8odYp4ibWRCSwkGOFrSdQUhB25j0Awjqj6H1c5/PxGe+YVqmNU0aOcRPc0EUmsHe0BVk1OS"
-    "ksAc/NcDIvKAc/9A6/uBk31GXvDE/+IgkHcy8QpKhsdJHfw8KvjQqrq8X4HARWgdK7Seyq3VVaJYiy6wwBhW3M/1GqPat"
-    "F0Rz519eNBohiluf6Xjlp57OUEi3wEJHuSHOvqffn9x51T3mLKvu0yF475OLzDNGUWxxnhcj1PBT7eSZTr7HysuVtoH9I"
-    "LavZKtk4NxEQCDeg0E5qsYz2SmJCdQSJ6keGYGHR6IfqjvC/KJEpxYF+4KPmiRm6NqdktjO0/hQrbPCbZP6KXTR+Vd/Ty"
-    "D1RbFgPF4WJerDux9D088tnLqZH3RihQVPK4dzw6GeekDhazRwN6fCM50gHKDQnq8ZKCzmjJdSjJKN1t6nr9aBFNcbB79"
-    "kolT/rYEOe95jslOoNZLzPblfZnbiP9lrt/Eo8oarKTz/3TOBV/S0SWtKHDZFoteonNPc7y34R8YRLeg3QWOmFmwzZt/h"
-    "gvyLoaXpVDVujk+rIuIH3VyXN/mKAB80uUn5wu1Z0H/w7QMlMbG9VtRGKAF4cqn+DL+JuUklhS+P+Oo/u/xEV5zoB+mj+"
-    "Fk1/oVkxf4+zzigw+o10i+Yc6A6+3vU5d1QX8yqlFKVx+Ea2CC9AikoCbzLUCwC//n1vwngEMditLqSrjxxbd8XoTqWwe"
-    "f+AcDEZNuWOs+d+QTz4IKA2+z0OJPL7dcL/n8B6RLypWk8dXHg+YofQkIuepcCGYZb9M7mf2ISPXw0B966mRW3PhC1ZHd"
-    "nPbokGgUpqAa2p3I4MQ17ei46klB7IV9o+wjcvkBe8qrx3XHXdxthscAa6NWQZjjaqDT01dRsKPFDosxqigHy/Gz8HRgO"
-    "XyRo32OKOO5g2mTlDlGQsCh/EV5TefP9gT9xcNFEhAqSjqpD4sr3KpD/0NAuA+1Onvky7iSSGQi9xoYJ4YIxPYB5DAw3N"
-    "itMBgekUljoCmlJVADpVG49w8rJTUMpwPrTc3uQWuun+jZ6HJFNI89N7q/QhryxMOn/oFZqZuvib7fxqIGid5Jm6nVByd"
-    "BX1QtoVUbH3G7oxsV55H7y7IPi8sd9YNToHW5iQB1yBCh9NqqiQPHdGz5OR5p5lWdqDAp9nQ0jKUh7jgtyuo3qGV4XjaN"
-    "rVaDRqpURsWB5dnXNyGPHCMsrOhGK/ivRHNaFpUHGNIIkjqFET7PQX86C44x7HAgjkW/N2mcU56k51HpP0lDzzwVg5447"
-    "IkTIPZw1X8Gd3D9dGC/dh6hb0gTgZgd9I+Oev4T/otft7zGm2o85oMEZutJckbda3uTWwvsHyDRQC3f7wTHww98MjyGsY"
-    "glAHOJfHJ5piF31DOHx2PciwCiCa9ijtNl50jknVP7AMy8aCLiUUtCkbbjklsH30SuX1DKfTrZGE1q/eC4ObjT1OvaL33"
-    "YfGnnKz37lVcFnnj7PfA4+/TOPe3Vume5in+bP04YTbra0jpkIv+DsztXd2FpTu9M+fTOe1P0cxejYRcCpZIpygEY4Vfa"
-    "B2au1yJufbDSDn9c51vgn5XWqe1Sgcn5SNyZnuGx7mWAjSM4VJ3lAvNtBXW8UD9eGtyJNLhHuwKwRrGyz/LELpQBxx6Cd"
-    "EF7jm/5+Yt4ASPd+DrvalpFosBVI8rdp4FSiB30tfSwGvSDfu59v31MqA0IrCGyXfBAuTczcdmqXT24oQJKlPFvx9oWv+"
-    "tmwZ1vl9xDyf2u0aRUmP6OEB2MKkT1StgVMj/MCOT2IPdqFKEuq9Fmr0LVq3OYKfRAwpNJAbnj2vOgS4AlfEy6TZt9dtV"
-    "BQZusV3QFte+7aQtwywVI++oakDmRGdzTOaTqO+3jUOkEY2uOIrv7lTrtsOnh7VxCg/BSgSAoMSc7zbM++5SaM8cCl82x"
-    "wKU6FhiQiRYqb2VTI2Tw2T5a15I7q2KD2NN2cdS4WwBdV8nBkaCjS2wxikN0rGkSJiq4iqQpK1UZ7ZifPXt4SM6e6ZRf2"
-    "mDyHOkfvt2hWRngXkmb92YHydZkiXk063r4AfWafvBkOawxid+8s3yyNcPNiAtjrboDAadtrKp5U+Q70OQo50P/JGwXDU"
-    "ZHvV7YJ6BQ+b+fxAAWdfPzk3hItJPirf+B5qxcoZOvL1CdShs62wDMt9xKfB/wtdzGU3oN2UCKO4C29G5E5a4WojW0gcY"
-    "ToA1vroRBeyqTdwvvJVoFMeMM/OcfHGFihPX2mcwoVtJiI9WrkYHl1rkNAEvQIOp04XKWxD84nflXEBjYxqEyr2ac2tXO"
-    "OF+o+Bw6cYEidFTQ9NIETat46su1mFOQHkqRJlWTlYKNz3piSTwz969I1h3y3kLJUmHd6R+JGdwBb8EgmqNh0knPmzyE3"
-    "WdoXja1u2m3f+SLWSfjOtwkVTKNdDOqEytBvNYycfSRLjM0kqiwUpytRDzz14s74VhlMy7ztR4lZaRSSBHEzZh74i0nad"
-    "KRwS1dTopX0elApDKCeb+JVnzS6DPBJ0IrxRgdKOPC0ozjwopLvjH2uBqusziXzYEtNwE1iJ77oCTdwHc62tPgyavOgCg"
-    "DiJq5uBFYmTUNdG+Gopbnp2+f0Mi7UCVWKrDJ+MkrDA7Y0CBuWDxoWt1qYbnRwo0+CLuVZMUoyv+AAegqPsp2OQhuaX4F"
-    "KA8IUllfyi0zBlfZ+vZKp2z4rsZkDhSK0zRemiMwQDawTS55EJcJLL336NfIHcdkcocw3qf6u57fou5pYVtPLdWEPhrcm"
-    "H1Z9ie0SASoin1U9cywoiYQJ0uvQfU2e0tIivKz+slgZGXGwg1Q",
-    "hZ3vpXXOTOdVt9/ND3DjMc5ArX4FVMfShMpi62wDfANExRsmhXjSCvPLTXsUHu3sqYmHqe2qy1f4DGTEBVSqWbOpFcxxD"
-    "jm+HC4QeuQ+RIn9TE28bVfkYO5xVnvacKdMxpPGd6PxFVewihFI8VlU87j395V6gOHsGlvf485Hjga0wroeHwkMQE40YA"
-    "SHTuzvz0wJjh3NrAgV1S4G0aMmDZoItIY/tq0pb1veNDpWCOph2xhYCNsuFytLn1K6ofGskR/adj9lEFTThohqygya4Kr"
-    "C6Cr0fbpR3J0qMiq3P9b0X31zhR40N8DDaSukWNtDyc3WMO3pNdQUV67SY0Fl9dFVE2Vf+E2iHlD6HsggPXNoH1LVjA5e"
-    "HFPm4Oboi0s+y4rGkyGULykizUJJK3wRmE96Vto7irfRSx49bf51+xLUWHmMh+XQzMeC9uaQRF6O0vOilRvoFr1ws5HX2"
-    "sH6gO4nFoP44PuhhwuD3jZdxRyowrr7gIMHhboYtT4QEjxm0QdoxFh6qfYlnZ+zjD5Q18/JisbB6nPbnGnQdcVJAcbdU9"
-    "E9nWxaNAz/YJ9/0nCLJvpExXSi8xbFxPLE6Vv++JbrMYK1UC7fpTotExot0OISd6txOTmjk2jQxSluYTdVGvGiDEF1L4q"
-    "pek6MJcb0EHkHLQwCyFb/UZN43EUN/lWXvzoahKe+BfS488mn9rPTcOA3y8G2CMy26CQOm0mDGnsRKSKiStXOaBxR/njK"
-    "xdx6gshWnfEy7B4/PFTnau12dOquDdIgW5xO0cdNkDDLKsQhpdZ4qskX2b/zkR5a2CIdjeXfmP0bOnAo2r34IqBsIkJu8"
-    "l2TGGkci5deBXPCY+sMxI0Rq9VRxLSjEPuq+BA9n/v9iRkvPQYR1NCmVsFOGrXcmiBjCxuIxrykLWEDT3GGgyOfCAkZP9"
-    "2TXg8m6kMtlKkIxYl3GLBBqbvVXJ1g3iyQTXvUOzaaWr7V1bAwfGdYdKKqEdEVghQ09/FZ3tEhO6NDUHKe+byyh7ad6g7"
-    "PX9YfBjrllpwtxl4o6vERPD7CdNuq0f19fnB+smH7ohFRlY0hgWjQQHS+4TjCrv0ZuoTchS0r3I3yXyZDHPsOZzqiSm9k"
-    "U1zI3XnEH8RYk7szLWOgN9WGPDjqnp6GLSEQ1ldmuQeibYFWV75xilHhJf6Zl42ATfjhM3+UhCpZrPLsBEqbRt3TzfNRc"
-    "6KFZLE4G3DcctzQujSCJ8zrMzpwglAjVPDEZ6nsPtMXeKg6VUMPd5UPJerjAT6tFvDdUIkO/Cb9aNFWjAficNJkgoZZU2"
-    "cE9E96yH3aqylRq0ksGzbFzfEim3UHdDQLjWx/f3kWg0LffwqosezMzuGm++zhYXlWdp7hkU8RFNqLIBFLGtlxiyq+3GG"
-    "5vhHo+6nVlLJtYDgouDdPjoaFnnDcPFMSAjEYozcWGwqOGVbBmg7AwTfZahr7cO3NlLxZGNyZRzMlaNJjEjKLRgPgrIB8"
-    "SI5Qz0d33hwT+AFu8PkslMS7nU6ylV0fU19j7nk6Wmlm+dwYnF1yDJ358FlU+tZ5fptn3mRe3FLLtHfL2E4nJLjXk51vM"
-    "5M3782Iybl4UhJUuJbXRXkvnNs4x1z7oZsUGeaWx7TlINEE+oA8g4DfS093XbRnFRNWDl+imlRrGP2DzrhXAw0RRxKyPO"
-    "7vv5Ve0nFDoLOpnryZdXy1uhR43U7cvWgpV6vnZVncvgZigsIT3fxIe2f99ZjyJ5EXgdSW9K+BHlvnxD6v6cx1MrjWm0e"
-    "2563tF1CJ0DCkTUyjPpDqHrplA+beaGN+p35S6S1gk1GxaAQolp1AzzH7nvWT/OCIdzvp0hcv0eeTrABACVDqs8372OGV"
-    "IZIcloLcuwWh6w2S/X1tpYwhCsx6aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuM"
-    "dZBLyBJOCpkGw1dDi6QwMFZdeJ86hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VGrLh3oLEochQChUWSgien7jC+8CYsaC"
-    "U4p5QkfJMrfYtJHXXhmj2W6FAHWmA3vviWvktGu1Afq6eZ3ggm+LlEbulTSEtISMi26+c1RbYvCnOCeRH96H38DpRM3sx"
-    "/YU52xNMr2O/pIx9YoAw/DdlXBZ3+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGL"
-    "JNEidl8lTET9gCLL2g/2+Ik2dqgzDCh7I5sqlxn5wroi9pAOH794qU9oos120z4r7XuZJf7C+tMvfaleci5kfStl7pjQW"
-    "BKtLLKrvQXpTaD6/XY6N3XWQjpSLX/5Ap8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05"
-    "PRX3/seG3/yo+CEKlVCI1QtD4exlbRGrwt07qW+Uc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJaiHTLqPxPXMhoMxLcyeib"
-    "eR6tKMotBmk15APHIYjJ63ttGz8tiMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn"
-    "+lYOMRdNhBlyokzqzft6zI3Dg8630g6/vrette/pxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/SQAZQ4EP3LYV"
-    "nsb74vFkJMRcPojeFUUHRAxyBjFjVgJawlA1Za6R3kMsCqBAz8fT7oIP5ZDKcHBVQFaJdpJrBp8CjPPJ9lsbqgS+giPmy"
-    "cTNG1WG/Zitc8iKJPO1jOyzjWm0N/xdBMcEGUm445gkKa9JXJR2FsitZlnYwnmLAZmC7bs9M/qDWwYmYIxPFboEDJokFG"
-    "mZ1GOQW5Ufg56XctmnUXvFWi4AgBIJLos7fbhftjWmVnwP78mz1mjzCk5l2XKrPutxH269wpefd9s5nnvtXI3crnbKKfC"
-    "FQhOHR2kN9xQ+2bivdIVUeF76V3LzqnI4L+kc9q2ZF8V26L9e8yKTNILpb4Csj6jwEBcxyOV13Nc0+94NsEU1WyvBTL8e"
-    "61DRBk/ZhMVRUUhL/6IHTdCY+2tA4p2wmaUSTFBpRXjsFh+QtuQ7ssE7bZZZEWNJ2RJXGV0CEcD84xykC5LW3lGHakCxe"
-    "sWOHF34OuGOEJhmJ7FJmponE7OyB/FN6Go/6+zb21vG0fS/b6/QubmZMgIVqz0denIenKd6U7sZBOnkzMaHZuWKYkdiVS"
-    "LVNuOrf++9VYVQFCSd/o5X2yRBEkQKBTq+pZnWS1M3Qw7rVhXPWVMmqSc1YAGovqCsFb746Nel54aRg2zCurN+V0dU0fd"
-    "G+kmjEE3kn4bPOTJj07Rd5YLjHY29HLW0HL/ZzjNvieuNmP6ytrtzczoqY+rPoYhEt1B6o8dReKUE1bk2zR6dDDt0/92O"
-    "w7xHbPe7XU8NVdx10jreLLGfu+m8RnUhWkbYUvtLgAIRr4k++eWOeeU+J433KUd7ohxJIikv6sBKni0SxltXBez2nfR4a"
-    "YpC6PkG5SeOGMXD3iBES49ljzcz2nj8oDlC/MEE3CvWer9RlTOKccp6pZQ9Kp2vSnUPN0wP8+Vn8OtIJx8v8ve7qdzJLg"
-    "9zfmziSE9PYCCkVvGTFOqnGm/63j/CEAnOuy5YRNFKasnGbpftK",
-    "ad4LV86p3lVH+m7eXwaU8eQTPXX9I27lXyqZqZc8hbRiizyX1PGGJkU82ulAoM6Xc0KBeoPsQJkjQsF2E1+Mn1ZTAILld"
-    "L1STYl1b1gwTyRUJvEuU8SZuPjiD7aBo2iibqT25MH+xcfvRovBRFJRAI/hv9GRq8/nuX+o1GkmEWmLeVXGq/kP+0uXmt"
-    "WKDMcq5jxIY7edQPzUelxFhS00rGFTCZr6VBGwpv+zpE+x+HUYQCgfwh9RfLjfq9J4Kaw84ybsw4wyc6CnpO9gBXhMzKO"
-    "nStGvw8RGeI2y5QhuMmxJlouJV34lnAq/spWbZ8AYdwG38v5dSGulZGCworU/B9cY6lwHtosrRQrNOh9TRr0qD6gsMmWK"
-    "XWS/u1hcgkj35AYIXRS23vUr18qQ3TYPToO1LA3WLxBDWEyfG64iU4PFzWqxTQid6azWjd7dswYEiF2T4JYr+knNxReru"
-    "dTPVHho9RiyqgRzgjZwbMFt8Csn6NxQbfVW4/JTK5Ol2t9bTRxf1dHIX6Zvw+GH69N7tXDYH7VOf1sOpwbjFHOvGvHvKq"
-    "NV1ckLV5h1G8agvoZdFyhGeUw337sxgiuBHUUg7R2305KPgAvgp+SS212QfZO5L8a6+IakynU18A7Uu7+pzc0IbMoc911"
-    "XVLv3tHPRchXNkPHbymEYcMTVyUFszegTdYeb5rsAxM5BsdwBrp55w9n8bCvvdIhizBssujnkroDTmy8LyMdq/MdamrwE"
-    "OKgf0Flu0fUGcPi6Oea/jw4RgII43uXxdNPu0sW52f4073h4bZzBnZAkRI7Vd1IFWzyQfxSiSAsdlu8goheUEEIqvftt+"
-    "Nu7vaqqGO+r3fve91nxAB2pj8iCbl/vYvUfBuxx3dfx9Xe7xhU9MdnWb21Od++fDw1EZdKTa+WI7Kvg1b5eJFZZ9W9KmB"
-    "cLNjQcZgkV7y1Vburq5LMdvlm4bL/3+T3Gk252h/hqHiFHUwqT+A2oVyARZAFHXOOi2eztZVMvtaSg6KAMNUhfzoBObyY"
-    "lZX2vOSejeWB6TJCm4NYd/0A/xfDwHvb/hMe/tCtN6y95169j4Zpjg3YIzxpEAwpW962Lb0NTmJLji/r/EvHMm5YfI7rc"
-    "11npkqcQeA01F2bIQbx5/XcAAWzbwQ1RNz0fslSeQX/iaOuo33DowYFY8LtRimKVsMr0mpSBbW1kiLhugTvyP7uhmw++q"
-    "NoDdb1xudhaRB/nU/AMvVqfyapouylVVlCzn9LQ9B9pCNrmxAakGq0KZIUqpQMHacVR0m9KyHmp4s+qNer7VzMUGcag2I"
-    "Pf1hsr9SRFUbq1vA5lzaVnEwTmYoICoxicGH9LKFyuMGf2Hg0/LjTsJ1neia2spoDVmkeCVi2RJjI5vgthbDuoVFyleap"
-    "gRjZS/UU31wu1yf+4ax39LeLYww8QBoFyaVnBgukPfkZ62taHEfB9fmN9pGuHR2PPi9wpHgDQ9eDAU8eJDIMxqwSFpPDS"
-    "WkDEl5S2p2kw7X5k3ae3JwYM6KXvd788whwMw6NFWzhGsapyjAk6/m6TIboRI3kZJLdN4uENh/VnS0wCa3idP9qjbkfdj"
-    "hIbSotCmLPyMuDg7/JTLPE1R6HznUuxEXLIIXUYGsrJfPpuWbqf4c15lP4QpVgMNp1MfPffyK834J9JNVFNN/1IDg4sx7"
-    "pRNNm5CkS684+JAh31Uupt7tjTqrhWvXQcjuEsWEa9zuQ0BlCJyY9b1RT2fyq9PpjASkuIZdFcyBcbTjqe6zMk/RKrYhf"
-    "RRBTqLJf0sHkkQsQG5cuKOv/wGVUggOD32VgF7hH84npOhZwKuE2ohBGp+/IGYOMxV7W/CiEVhcdels/XXuN9cz7wcVrc"
-    "jcrsZsbWb9b0De47JSeBrSDGoEKsTy5MXDh6PNIkE4zSZ5bGU5J9gzhhSjTAgLXVBDokRIKb3OT7Wkry1N90n0qNvptoN"
-    "lOudHYd3Tl26/rUQZQ7p1VVLnwW6lPhGWD7VHSGG41UG+GnBViV11jOSyKR/nWiXqEddi/D/wbnoVJd6ldkrTXqqB18fm"
-    "xOSp+TasK6K5elo8qsdScOTE0JPjPF2bb3W8xXHv6LgD3gyBm70iJziDPpzU6qh3ArADhzU91aIyP0nH4NjNstRvJHWuU"
-    "SJeRyntrHIpgcbVuZARDgOE6Ub1dnnLgEeV4YDN+E0q1dzFA1IwNLyRT6HNZO1DjwInuBhD6rXeKobX40CQsrq7GxCJ3a"
-    "6xao+9CNt5mA2OOzxuQ643O+qFMsDivPJI+RgT2yfild7oWOPkw4e0smQMhsiSbRyF9CgFVJAneFcP5OoJwjb81+ap1C/"
-    "jCf9mXuHsiH744/+CePuLjeWFiMRXaf8YG+03ftlJ+A1YO5HFvxIG6xMDT6GonHRM1AUkWsMUQPwSeLfETDESWtJ+wgfj"
-    "Am4ec4WDYlUtVjg6Uxo9lqGb0tCJcReeL5qtD6EONW/3L6vwOKoHt8kneLMKGCMhMu8gMzB4AgkLWgv8tpCY3nbvTfroB"
-    "/MhZSnsvUtqW1W95nc2B8r8kYMOwvfMYo/pS99zRtQx3cjfQMsiPGEOeHd3woNBrVQHP/+Pc9TVeFtc2Yrx9GZeMsceNn"
-    "ehr/fTlNFN5c7HgrRSIn9EgQdOeozp5raAL9SHPfuYu7s/8vAL447uHd/dfQMUNavXXzjDIk97Jy5oRMdGZpWecoqd4Qv"
-    "yH6nlN2qo4sirtPcNBVXtO+AKBKRFiyuGtf724PbGfYb5npTFv53Htgm7n48dJsUNzS3vAnBGrc8Nkec3Lgeir/pU9c7h"
-    "ZXyR9h0n/uY6Gn+D0CQO7SRaP7h9la7PD3+nrXkz/YRWCHWbK85XS3YsV5cdKVlGAzsDckdsxaY1vZXL9zXyLQbhq5TG7"
-    "2kCFqjy1ZuUxvVTZb4dndFuE7CSwhItKUszVWEgKpPse2/hThhmzLuNZHP1lH972tNPxcYBtkuz8gUrNALoyISGC+zRXp"
-    "nJRI9pY5yRzLhkFkZPH4fBKWCyA0ONXoYn5gtTZhujintQDBnD4ptwsMzMSUTrBfyzd1KXUipYrKDj4/6eXNVluGeXCe0"
-    "h2uhY4AbL3oecucPFzd0d8wgjd8LYRPK0hD6qlQabFOr0pPyKs8G34S5xHo8P9Cn9gBbOKOXEJNpqE/c7ivl2qZu+8wnA"
-    "YEkdLsfnCowpy8GXjJaZlKLSgWGIHUXvD17zVG6qvXKWMaXYNcIPipXtyOz3PlvQngYjsBRNXEn6Q0zp77nqfZ2L4nqXA"
-    "r5MJ9u6t7yaS1IyEQqtT9lyq8RPy+EM7NnSFPM5oalJZDUXYZnvuFSb5TcWc4Ylzw+uROWbSnd4eRKzakaEwggDGBalT1"
-    "UyI7J6A1vjatHf68ZvqibhRC46wy2xn/tNVepzZa5Ukvy7b1A+3eFhrL83tSUqSNjNWDKKJFoJxQlycEn7i8h078BW4wR"
-    "EsXjEPW/gEtsKB178rHtK0g8TJbKQg0gRIErckY3yYdJrMB1+y06u43rAnHm5i+rTa7rl0tNi9/YSbutzqqQv3XsVxLaf"
-    "a7thBlUxmcxSSzTueU7fbRATegT/w7oOQuv8sUqXNx/ZjgH1rsMVKAvxUr+YZrPLCImHXOh1KbCPgC6XoXtepxINUiNzD"
-    "sz6mxClymg3GprnnPIWWkCqAXE+gOkDwDwH+uHQDF6ZX4a9wXMa",
-    "ExUbDX6zGgt3zK/IhYOKSsqm+ULKMYR+Pijy3iD4CBhI+25Bq1QISdvQsGYTe9c4fg5qRiwokgoaRC1qBEqSEQefUpPk1"
-    "DcBbFPcMQESpLbPuQi4YJ8FpwlY1UcpDJSaW356qg+uuG7egGTLtS8GlF7hZKfpaLRBCKvDO/aloXAxegxMHBn3eVUPvM"
-    "r+sLS90oJqG/XV8o1aappZzLBL9abqYY9Tw7ktxTBIhtH+SwAm9o6ywXIYMc7f1xpljG3wQDejhULTmtC0Dkq4sIfmHcn"
-    "xYi6M1UBQpmEDx5juGgzsqOkcAjxUdLO+ML84FyPorSh5mNEx1+pCQ76iUymPkSF3F2keX4XBP9LZpWmxUFZmXLETdXkC"
-    "82tUX02v66uSoEnfGQYv4QJs3isGF/qh7sGAh4ra/wKj1oorpCr98iOSPyct23TrXrqozeZSGXSzAU5rg+R6ZwM6zd/x3"
-    "ncx2rA33AgDLrrZ/Kedtj2sdjXyepdc724irx/QQHGkZuOiTuafjAInlqtB8EHdrXaQpJU6YetmjZWdY/XmurK/pMOhuf"
-    "VgyGE/hYLYIC6HhplLEab+FhXEOyYX8gtIDJtkzMUSFR9Vg1HWXDXTp2jFVJRyOaBoYhvPQx0Onib+wTP0VgjIASVCN1L"
-    "mZmjLFoOazmQ9hURWz9XH7JzNt675IHg/S3IhCeGgRgtA0nbA5umoHtTfsB/kI5+KNxv3cfSnttO9+ZZhhel19cDjc3XY"
-    "9bPqIRNo35yhfamHkFvjQQBcXQQ2Ji3mp3P4jJuDd4sHxf7wyHfTzYInuTEKxIwQVC+IgfWMLAXEDrzltS2Z7hHSDZecZ"
-    "FLqWGYcCY5f1fqaI006UA7e2B+YlOgjsTVgzEcN8pzl8CNsbDp6nl1sQ7dGmryuyBl94qjbd7/bgY3iDXgcC2DT22JL5t"
-    "ayP6Di4p6hrcEGOGtfERHm97bmaWdKIDuojhacWKPUaGWUhS4rdPzFar6aJZXyP6/BajHcIFj3DjcE/AVWAuyyOPPkx+8"
-    "1WAHlYrySd2sm92eggNKulAa5v9KrQh/SwL3StaKRecnYWfZMzTCyKr2XcAUYmSc5kvjK+FVhhKXGwfMbG46OIHNEsATb"
-    "tC0Uw8QtdChEPfCp2p+LoZGPjd23us+jm6RuZ3LPBw/Na2JXdCuKUtOdOKrvwslLrVhtb5AFo6VafR72b+CTZTWdJPO0u"
-    "ZLyuj6iQ96lT4ZtkdmFIWZIM/Zc5sfyJ9p2d3JIOglsFpyCthYoVXrSwWeSKYk+PqDQeZqP+KHLdFxy0/dwvTW2lQte6g"
-    "uG+dP6i0OS6Uh0xLs+Sn9B0fbXlxQPej1j5tZ4UN4Z42zkb1CIr0aE+lbTi2KZ+y0Bttlc9QvRabli9t3dPHRnaJ/iiUP"
-    "uDXxspEizr00HidZMzYN1slqWLwpR62AX4/ji3mmFjVTo+0VN3zp+vBzKas3pBzWZ3AoESVasSrVrfMwuZtTjhrYy30Tp"
-    "5ij0M4xS1D8Xdi7OQNKW05ajbI1WR7vWg9u5/wz/EWteesR+WmDWPFCd1mc8LivlkBvsGjq0wE0JsegJzDrzznkcnBTyz"
-    "qukJIG8Mq2ywLUy5ZfAc3nh9bn54uDQq7jufbNB/bzc4ZNbZblMOTp5QMTHmsW9UsLGatnBrH2JQClvm9NxZ3RcYcUSSm"
-    "3QiE41aMV6J9tzXjMwGESdybJYLUq3g5/Qp0O0AlshDncrddty0nXNLT8xtn3WfVs7x1xnbeZ0a/K13qq9epd2AG0TqVS"
-    "CkZzvuMadIz2SVA4Y9HVdLSEjLqGxbG7D7opsxN6E5JgQmodjeTY9CxYMbF43cYJ1asuMJ7ozbcr3O5lb0yFThCJGULcO"
-    "4uAFto31jjbgGdqGR6+FE60Eo2fuEynvZ2LQoVkGj8LgNZR5bAT4f5ZbFdtefpvwVTjz+aIjIDvgAaqInB+yXZZ2aLa/y"
-    "/KdJ5dpC0EyV1M65KwQTHQy4uHZvcPYi5FlSpHOwbORknKA1wfRvevjH6y7eeO9JTGz1DPP+LP4f6S7xopjBrBl8K/6W2"
-    "2v7AKRdzR4aN1xUghy0ANMRLtUAT5vP+s1qea8Cxdz3eIK1r6kT8do+u/oielukWlD/lG3bPGZS3vp8szdV08kXiJCiz7"
-    "G5wLsw9csnqam7ioC4ks8inlWWQ2PP+iFl3Fq566WOxufsanHsKQmmYjWbdF94irVD9Tyap9Ryo5eNkqc5ztKnA9loEUV"
-    "5YL23lTX2Vw6DPic1UI4qy2cskO/kys8rfQlpxo/G2SXwU6ZlU++FsFMBbQt6ZV764t3QsyvVXKTyyLH1f3Xjrjeu7ux9"
-    "F66aAxnw+nwy6OHD/fsp7AMXJeLgPQhbaL+YBgPtvqNkDavW55ASVeGHmBQvrtC4qChfDS0BCf1NiV5++KG8MplzBysu7"
-    "hfMnQ/60ixXil+Gx0duBrGKtLf2i7GQShtgrUtp5qBfkzdwbj5tHUU7SxG4o8kFwYY1gUqLlJ0ifd+qQoJtFMpADmDcHw"
-    "Tz6QGi7QCmxkMSSh1NVl4ymNoMIJlL9V0oUWxsT7zz+UcalDXHrbmcnSzRg4cbhY9LKKtRF4UPulleAtTxgirbYQaExoS"
-    "EPVfhrhsEIbjak+4dM9GlXihPEfZkXkJnCzUsfArQ3Qt8MLBZvc+5LZeaN2eTflaCAOT7j3pcWIylARftnvSYEdFxlcaM"
-    "Gnz9IDf7PTSp0/6qa+lxu/ScLBzAxrIFr6hBs2Ly9UM/kPvoK7k0Hn0r8ePUbyhHbQPrlFaM1ecO/AtNf53f2TT1j0q+9"
-    "Y2d2bN5Tt5z/+iJkfiQmEaGxp8teUsXGGUQQ3aHCLra8muXPPMcZj/DrcLMQhBe+sN2wuxj885HAFSzxcancfvf5TVKlZ"
-    "yZ79ooZJCq1F8aSPgFfuyqHYqcItoKlkE7AJqpK637LGLMsEsiFK4765pW+u4UipQxVf3Nhrwdzx5yNSVH9G9Wu5fUGjR"
-    "ij0MsIshA8XOB3+dzEeIxFana6dO1450jmyH7D5WHB30OURRvOIvwgIRfyy5WSVGJfmtCjJvtyLIwJx6L1HZG1XAHXZR0"
-    "Qc4QREf2EVMC/yAFq0s5sPZ09Sl0laMS3d04NLjPLwsvOpQoJ4B+DUz0173sT5j5Z5xuPIBu8btdLDSGsSPEsScED9yh+"
-    "96javvPcixR6NHZ4/Dq0dXkaE/j/nEO/Eevj+aKsbOtPfejHtXa1sHbvx45AL4rujzZk9Xh7O6O823P54cqk+1epr3B8v"
-    "2lcnMmZnQxro0GR1NzBnJJ1ft3tkaLcKs3ZuYfL83ieJwid8Vftt04rKemMlGlo3I1FpQHR43W183vJWdzOPIhZ22Awax"
-    "5YJoYsPtI7oDllrUXyvUxE7qT+VWKBLCpDT49k13dwEtoGQygdfxv+39dBb/W86iGnhoP1wAmHuDjdqvI5nI6X3X2ZKBD"
-    "uUL9dz+S2BFukfU2jVTmBYcVb+ROtOCgtRfOPJpndQ90hjaUuLkAg6uoIXjVef6fYcTmhdHLnHcmRe+ng6w3y47I/hMSW"
-    "4YOs0xo3EiPQclB4qSXhIGAzj8h6jkIxmTXGppRPo09wSFttXiPBNL5JpUW+vHTxaknErAANZvYCSUPnHIxOhU1sytALJ"
-    "BVtfPvfXxUIxLgbC/G6gpnxbI4hvwA1Fua+MjaZWMBqOtT43as+",
-    "HhHgpTj+/u6OwWdK0bkyq54EA2IC+N66MDOlDwFA7mt5t5HVYy0AK2Q7OqLQlTXvdm0htch1NLQzep/f0Y1r+rOvy+Hka"
-    "iVdLRXEjGCvknBxrcd/7gdipRGP/x4PY399z1edO5Lm04UWvim+DNiCG2xkdPDjhe6SIwUy0PSWM54SV7RmxVW/0oraT2"
-    "0BniGpp77JVEkppbZHnF2ePchowimyGePS7dsaQxjLwWWj9iXDciep8K+XES9gAfN4ynQnYPH15txrPSbgcM4U6y4IiAq"
-    "yq8MtOIfTxe1ZWtxJQNmZ1BfWRRP3wYTpC7LFwl0hV7dycnxVZvz7oMsjHP+TxcbXCGeThunrkPwkZgEHOU9GK8BEi71K"
-    "mP9f3sj5ILK8glK2Z2pB9JR60bwcm+SlORrFQXC5nhSLJEgs06UFayHE1R2kXiitCpzKWV8FqgVYcAIsO+HoVEwisW4tY"
-    "ShCep2zBQp5x2bmibf0BoBdHluMHRJZCpN+bn+3EJo7DOYZ9UAj+76jVKptzdddPvDmf1cgQcZe/o6q9kaqCUzGZPB2dA"
-    "iHZInxek4tuJIB3+LAebb5iZkQxbbkx2O5w6EC4a31ZSSWmcKS5dSB4oUnNoh3eVm2mNOgDG0oJKwIx1aPf+l0RuV/g03"
-    "W6Ajk0bw5i28ZVZcdmV77s/xt/98ETCndIqyRDZhIlfzecJ47c8K9nriQCuiGXKDV8Kv4BNHc5yWbtQBpuCZd0d8+tw23"
-    "FXX348GRKLttKkjBbLkzAHs6lswxAUObFjIzxsFO3Ig8lrn14WK2K4sjZlYWJA5pitGaPJJhHIrQFedVJsZoYvklFW3ZB"
-    "mdYHqqVAkI04Cr7i+veaAY5WMIzvhNR5yrXLG0gYRXF6NexXZpC4ZL3OuhkPy9ZmUog0TVq3tsdSt9ySpM1+rPYjqhCns"
-    "jclQg23OzLshV8jksT9TYeMdggfivb0zTxwi5n+mxKX8je5FZI8KQ/YiAP/dAv4J6/1laE/8hLBr9xjap3mwVC5zg1SQ7"
-    "LT0G8Z1o8MZ5KfMl59o41va8uU/rVsiRGHEzvVrZio6TZbpTbCu0Udeh2o7MQfGg04/EH483npRkOUtbl9aoWzcfDLtoe"
-    "PNe5zUqbeM9jdvyl2mUNkEEldw9QxZf+O4MOrGYGAPm0OE3OWR1E5C6DsOc3CHi2K1LBH/XsNr75cQqq96+f5kv9hf7Ts"
-    "lcrX9pZdL0qWXDBH4X7Dc5rL+5RNWGx8w3b6/7oO9abpx0+YoqdW6HqgrvWGK6O7tO2AWsE0n2pTPUct7Bo7NVdRYP4e+"
-    "w3ttfGXLSX8rYALASrVLXOO+4f/cgDOvK9dsCBM1mDdtK+nyTyzCsvetQNoR66gK/zjy0jtUZQUB+rkihcmNGqrsCikRO"
-    "00reRAsiMUFiGAcqAfBlDUAAtu/ukNSX2SHB0+UqpZWqMzmk43gy4Fku6BzNrVtVIuMrpMRi4VL18Qm/1MDpP9HQ0+2JC"
-    "0rLwQrD8uv5m4jrbrIkP+ALtWHP+0d3N2NXBIETysJ6ckmbjPpvlWoaG1OCJberuMWpOCRk4KxOundmuAkBdD06uPEiZ6"
-    "2AwmqU6EAg7a/KK5p9yLFpRcgnwAikxUux9HafREAv4f0Tcu61BN1L513gvbI76L2bsz9Olw1OuXsDePHKIjlujZ+CshT"
-    "99qVs3P1bkEErBkyoSFTFRvntCgru4KFTCRNSQllvWlDyhSZbpZOGIhjmxAU1c0OOsPiOSVAP0+Hn0aS+B7S5UbqG1G7k"
-    "ZHjSBtG5s+0pimPqEIeyyYoH4bRe+NsMBry/WOELvu1RfzSV/7CqTMl2eDZP/+lKhXEEdYm1IKHA5rTfCXDAzYsbuvs1s"
-    "a59pVz4J5l2jmPXbr+HHN0GfSDY/7RAmyjvGGRTOg+EkXTmF8llThb7L5sZVXrghZn62qa5jjI0/SydBCnZYFz4trjkAF"
-    "aU9In5CqfAllS2ZVITtlmQAGbE7xgAE+EUdMZ4tWrhs8i20M9ejiueFJuwJhgwuRN9myxLEYQmkvnxyCGlMHpDmU6I5Z3"
-    "Qz9kmjl7zc7z0MfzjDzg1MPCmeJUoiOyHgHM4rKFUca3JDMaiiuNpaDZDtqFjzbi5BxaaNdOMFu3ei05BjfhupNp2mrrO"
-    "ZbR1q3mq87b9d56dNA/t43tdrtu7dwlW+eCtAuZxe0uyMlEOFn3CfPI/cZFEuTbCq3un4Uh1N8X7XpF4I6OfJ0EaUcLRA"
-    "UTkaMBbcnPr2UB+4B9lT056e7CTuyO58p5fopr1CYRVE1X563wwW3i2xMiHgY81G6ZTPaXUbOvm0yqBelf3rNxH4+GeMO"
-    "5p7SSoHAdddP/qh9ZJvPFjCaQFSrXhm5NJnBkh8t26JDyGL639PrM8xZ0As8hEv7rMmqF/d7gzfHfT9+/Gvaz/vPo8cQE"
-    "D7r/un52EHhM5/0mIgk6bzaWGYtr+J6zaVZRx+rjecYLiVahVlK/CGc0VoOMVs4MoE4zhIRtXXzB55f8YNYY2/bXWbpcF"
-    "sto30EgKvl8zKHWiVaFQVZlsh0uQeSmRZxltUASGah9qWEUPJnUCdec2EXoB4ABRQFMCXOqLihG7ZdYMTRGcDM30Yq4rJ"
-    "hxxDNQUG1oWNXxImj5inW8VqLPyEnr71V/ME4R1WffID5WNH1e02SJVcq7IuILcF3jHpoXR8XiBhcl9ICv1hCo/K7J6Gy"
-    "5ykv+GmIVs4R0/kt7wR4rxYtndrxMJohAY6gFH0CrcSGA7e+ee4ZAmxYxrwWS4bY+DT0G2Bd/voxqC5Vu+IMSIMIsb2RA"
-    "RsgEzzjkoCbZNxvAbpxMm/SOEohwYpOyO6bnQS2tKLmYFRWLCZXu2IlBErOPlrIpnGV3dwkLPy+YtGSaz2vL6ayJKAKSd"
-    "ExrKSZC810EeSg+MLM1A4m6pK3v+4ODOoXrqOt+73eHsbiZBeJp2BR9OhcJ9JR7ReJUkL4ru2nZEeKvpgMUMyb5F4mlOL"
-    "8+b8Q2MwJHgPLtpbVLJNdZyQNX2Ec4maYaJMi0bsozH4od8Qoc8KE0A8ovfccFO1JkDUE5wyGDQwEyyHpfBu7s0y4MyTt"
-    "qrT6xLZAqKM9DinXea4xmwzdS7CcRyxMeki0smCgokQ/yekYE1NYaJknNoT3yIPYKXgAjS/k6UZYEEqC0+oFBU5KqF9VN"
-    "wJWk15Zd+Xe3uzSE50NnKSJiZ0e1DZSkFYJhA9aNl3/aGOmv9QjPsnEKG1+Jrw+lBhINIVKQgAhG7MIRlbxImosspxHOA"
-    "7rw9KAD8OUVbFZnRM1z2Mtm2KCraZK36ExrDtc3mnoN0YruxHd2W+76gfcktJDrB7YBfrXx+CKfcNooTrD0qmcazOBz49"
-    "PZ2mXyxhAg8M7Htb4E/6yyEXCikiWiEQMUTt63IcBpnRSKTNBUkhGn3wE9o2l+05RoYROplPWAk55/RFrljwT9ix3mM0g"
-    "upH1XJlUY53I1D4yqAJHhbdkuPEE9CgwvKMOTzeAYzQ8Uh/QFoqbOIVczfJDy19aVRtCrkiCFB5j4OKBa5Ns1N3NnQXY4"
-    "if8PbiWnAyZdtvy6fCHEIHTOt9zcb2plZq92UWy6Chpo+caxaMwLEC4sorRdbn8Vlr206iab9cWIV2BtafDbZ4BlF+1e9"
-    "4lJdieTF0cOeX3dQEQvG6DbSSQlvbPR19BDGfpU9AaSO3Xm4TcF",
-    "xguOG5p/FL1bCQGXWOKgjuCtY0M9YO4/mNIxJFVvAAUPYrt5kn5HG4MdR4va12vk81eWX9flzx4+VDihxIMTSpyrsURZr"
-    "BqP9KBP/D0eJM5AipowALKxZ5ZtN7dIYXT18jiugu2+Ze/oGyK0rWuClWrYY/LQJZU6ATZotQJJh3W3aWKJpgzVmaQoaF"
-    "tT3d95jGyhCUZKzEoHXJ5cdUicuMxGJMP2GyP0cfOyjZlxQsYNiS9gB+iS4CwzFAutNsSe2ePikvRnOQQ+SEFaZ2UTJHQ"
-    "OiPnSF2FvoWafiEw1q71tCbUbEWkMJNl7eHcX2FylyNgp0+XkzRzDy9+EiVP3Y+hztP1juybCSaIaXhaSNod497EdFgYx"
-    "3udSOZ25LFaWthApGgkDckLDwfqKmNo4CT5wPhyixmwUk6iOoTDnx+n8LSmnapLQIS5pqsyTA/CbZVGlTuPjOhEwF0wT6"
-    "P4tOxtAw2hJvD1vf5WkCNFJJhf2udgV06E+WKwvZxFl8/eZtWnX6Ax6Jd5s4VlIv2y5W1kzbwRLWj8Nzfe0GdnLIXkuoi"
-    "dkr7oYh9h2pVVdM1fVlS6Lg3rOQXAjzm3felOfyTweDH3GZJ0JfTGHJXl5lS5FXrOmqYw9RZ51SvPcM8mlWYsjKdKsxK2"
-    "3crFaktYmq2UqRSAkkI53uNzf28wfbgNxOpHoStCtk7Dsc6gdTWxyCcPFahHEGnxHDyv7L0P3chlC6zp0p7F8LEj9gLhZ"
-    "kAJBTy1H0+SSM1OKK0T4E62oc4UDlqlx8fDhOZ0HwgpLOw7QGDtfgdiDuU2bE20Uwuj5ggkQ5rBZccWaCsqj6F2N5rQO7"
-    "sEvOWzJANTRg7De8VzrKG6kpLmxtKqhKJaBohbLNdUmxeKM+RPZHQklU2i4yL6xRqJOC/GVkANmdCwv4tVkz7CFiRMOxI"
-    "+5LCbLZN4iMbbU6i8gudrAB9V4xYY/Fh7evjx7/+HV23fPXvZm2YV96GKZzooEIDIGT81Z3WuJ1WdBYngrmSQZTxZDHNJ"
-    "r1I16VSy/mpbiL+PELL0kGbDFZkLAhd8gUyhq+jx/3VqzKCDOS1bKb9BCRRbO5bKAoRNL85PFHAmXrIYgGV9YNh2/kGP2"
-    "FCzrTepM9qiGeAAzBWJUWQREVPggkJ8AenanhwaQZHm6xBSfJRWaae0PaedfZChrpIJaZz1aK4Q1m4vqK9ISJkzWvsVY5"
-    "kID5ApiUj0+jIbKpPHqxjV9Hi0j5fGeKUDvsUYwLDWLM3nduMf81jjEp/NefkYM92LG3Hivy4DYusMjCgatAOTGgtNZtU"
-    "xGtBtOtm/R9HT2brTYyjY0yLbmWW4054jVnMdFrvJdlVsXdGPijLi0e8GZb8QAnS6IR/tWQsC25/6TXoR4NhvpvGIvf6X"
-    "Ky3Doo1N+ynsbMb9o/2eWXsVfCo2oL+M3hZGhjucFw1ACPTZ+UBiwoPh5YcYz+BpX5dq8K8xtckGCf/wryhvVQSgbJpRn"
-    "In7nW4AlAkh2WC1vSAGwtbY/5YN0CFk4Wo/g5iSeeft7qJKxKEXBKfb0MrUlUlezSx7Mi7TF9YBgmUCQI6mmJQfacsF1W"
-    "7/cKr/2lECVebGD/9ev9YLcYqjwVfgLF24nQakXWvCMD1z7uhkcVK6jDVOKivMbcRVVqNZv+p5/kobVKgB1lIYoVUHX2v"
-    "Y0kCXSsPODnH7G4esMpcaM/SSXSj0atiS4tEtEJSEkpP6mfzY02TelaLJKD2yz+AQoXUCk5wmCoThDL3n4kKQ+0l/LFKU"
-    "y/4RRWZUfKLr0uukyHcfBfwZtEu8v16bRGvU3AcPTpLoFCQasciJvQgNV8FMg1FQ6yC9jQcgeZ6jUQn9dqS8kt1IvqXlJ"
-    "DM2v0f4sVAPIxknZBbyzXVM2IpJIRv1Yhr4XNpGsimeoZeqedZhbxMMD84MTuYnaE2jVLqCqQP8cmrBDk/uTJFtlYnFgF"
-    "xZ1aveicMg9IEaa+VRULRoImu5itGJ1UvCdGiy24t1ItwIguaFSgZwTzg1nFBvu7Ln7pInWv66f/8RaUlohG4soLKyL14"
-    "esfC9sPUgAxUnR4ZDGIxcwcBQKjyKTb8by189LokPiwzRwcwBWcMUwWJjhr+Cky5lqt0jEIc75oAobZxBfqsztLYMV3dJ"
-    "s66KnIfSnODWNS3ZOU08F/scW29qkHIlNO60FCxpkWojgRVXGQMkpy30iUXQCCVZk/lb2fv347gTaGtLzLGtLnDr5Ng3P"
-    "H9xWa+uYROtY1S7LxtadB7f5+rxOEwIaBiKPRtN0ntSRtgDxUtno8ZOgv/noxGpDoHGrQnGKtKhK4o7NuRJfzKKuvAD3P"
-    "7gttErmi6BdtOXny4BtCiWUxbVsa9LEdUKaaffjpursMgKjfkhdhU+F9D3X6TK50QTujJ2brvckuK2cMmeVCR2g2gG1EX"
-    "avc3xIG+w/AR7u2ZMrz6TURO7PpVAZvfMDm+wOAdwBiZOLESGLkVSW1awyLs8DRE+EAHmd29DXuGsk6DV2LAxzh2vc4de"
-    "zkou+pl7PMi6/koZu2dsf1qrkAn0jc5qHHpK5lTie5w5X76bCOqkcJEAjtNu9ATzIix8WpLJQkHMN9e0Q7zkcp+FVll8W"
-    "VwJmzjDmN1UIhC4cC5w5TnRxolgApetWjrH9PMMmtDbio4o/W1zzNDWLYgGLpgTWbi16I8trQWKnQvotOnKqN/DqzQ6N4"
-    "04MRk/8cyH8EwMKaG4Oi+bHAG/RsNTbeOrW7fKa+gmKNOc9REL6U2fbgdezmUPAxdiaWQV/SwbYR/9fjzbS4d+iwz3Oby"
-    "Pyroocv0bVcvYmvcFPcG39aQsu3N0hHmNzLh+g4sWkEdKLdwSMR8aB+TR9zxCMnHLqeg3rTyfx1cT11PTo2spp3r8R9oy"
-    "vxLKxn8MhHQjMfl8xGrOc5XQI2mLrVwK/IW2+UwbUjdkDEiOWXw9TR3mXjH+wJ8/VczMuTUFrdq09ZMzT4/QyIxU4pAEZ"
-    "k2SxjyJVy33mYGncwnMi7xP03fh3ENVhkMz8dfabG0mHRnNOtN+4bgEHcXbKlNAUL14S8deMq/N7iSrcKYoFkX6LCcCu0"
-    "Wn9wgyOK74VuTDjOQkUqN4A3XhSpOB1rD3T3jImHkbsbZwbDnSxPD3LazZOsvUp5JrtPZbrViQjBgWKDtcRNfofKsUcUw"
-    "==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\""
-    "packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]"
-    ").stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e."
-    "split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.tex"
-    "tContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textCont"
-    "ent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3683] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzWR8ygmhJfiSmTOumadJ0"
+    "N+2mTbq7XVWb0BRksaZJlaT8WFn//c4DAEFJTnt6N1uLBEEQGAzmhZlBWBZFvep2F/FClqGTpZfzujuNyyvvy1kC/2LxZ"
+    "f+4/6x/4Q+xUi6zjUpH8K8HlaaD3uAEK6X5VbtK/wIe9sWX8kieyBirVMWsbtc5jo9nJ6fiy7gXn1z0sU65zGS7zjSBf8"
+    "fiy8Ojw+dHVOeyTKftOvIU/h2KLwcng/iQ6sRJIvONr/Vnx7P4ufjy2fRiICXWmqVZtqvO4ETXGlC9i7jcVa2fmGoEg9u"
+    "4zNv14sPDI6w1m51Onx/pOtufnV3IWOIgnw/6/SkNsig2BjlInsVHF/DF2bR3mmCdop5vzt7F6UWSDMSXxyfHyckzrHRd"
+    "5EXoLFO6qBZxIoXjvn/tfAe3rnC+k3lWCOdlkVdFFlfw7Gv5a/yPpfM+zitdyby6DhFxAvqi4OtFmeb1KimyouxWyVxey"
+    "5Aeq6rYrfZTLFk/XV0Ud90q/W+aX4YXRTmVZRdK1vP6OltVSVlkGeDddAqPu3WxCA+Do1JeD7u38uIqrbu1vKvxbdmNp7"
+    "8uqzrs93p/Wf/fazlNY8dblHImy6pbyukykVMYeZ0WMDN50eVHMk+kv7K/dSHn8U1alGF1Db2er9cXxfR+dZNW6UWapfV"
+    "9SJeZHF7H5WWah73hRZxcXZbFMp+GN3HpqbXkD2msqggWhT8sbmQ5y4rb7m0ZL8KLUsZX3VsY8XBWAIb2jxZ3B/3g2Knu"
+    "q1ped5ep6MaLRSa7XCDey8tCOj99K34sLoq6EG/TC1nGOCCaIlHBn24ly3RGDXbhy2kMv/nyGgqTsI4vlllc4n21Hs/T6"
+    "VTmk9U0rRZZfB/mRS730utFUdbw0jrmqQrTHDArhTmcFcmy6qrBr4plnaW5DAeLOwfQJZ06PE5ebTBUft4tZrNKwtgWd+"
+    "uLZV0XuahkJpNapPliWa9o4OoTw9YHH4Uqowi22Powkgv9sFvG03RZhQDQoUKdMBgA1jjBCeLOdZp35xJRMxzQfXzXvU2"
+    "n9ZyRhzu6SpZlBf1ZFIDVslSl4RwnUQ2Cb1bqo/Z0I4Hz1StjnAZEt6qS06gul3Ky2hoc4YfdQmu03U1UWn8JS2G1KKqU"
+    "8Lmq0+TqfojLozf8L9SYyrvwcKindpbJu2EMazHvpoBIVYhzJMvhJWAhQ8RACdeWA/Dw+nAhkjhLvOPeza3TdY6wxPd/Z"
+    "15g6cKYr3dPz3repxmn9Rr2g94xQ5/XkcMf7zm9YSZr6F8XCQ32qhv0+vIa3nbiFa33qUwKxnxC2/WXybyoZL76QwM+0i"
+    "jAU75j/SJV/gwudTMJ7IsAp7/sQFfzlV7fIa+tIfXVFMosSxdVWg1v59ApGpyE7iMtsDHwud2sQkWF862u8sDz+GaFow3"
+    "77dnGkeKENTTnLoyXdTFkKgdsTH0Pm7GhQU06evVb2DzcBfkGcQ5p7naMTTWoFg7fBLDE5Wobqa2HxBTm8RQA13OQyrTo"
+    "y/o6TvNVA7XnRy1MopHqrvUcBISDNdYVrFro+0o/69MsIs7pRx1dhRsjlsO1NEJQyU70Vq8GMA1p05D1Wm9otdpbzwet5"
+    "UC0iKimIk794HD3UmhGCqsGX1vPD+2mbGBscJ04v79FAK+DvKjljmm2mz5tU8cjQvkA64lgll4ugaY5U7yOk5quvqzTBf"
+    "5Wy2to514E10UpRXAl7ysR1EWRVQ5wBqT829QyQNmCRzGLr9PsXj3FYn/YjC44HeAKuQZ6Gl/KbVKq5aodDFhNBa3fw40"
+    "pxNf8Bp8JLzQACCJ9TZ0eAeiX8npR36907cHNnPDQ6VkQPDyyqS2tGeD4WEari0iWJlZq0SPuT+NqLj/H6Z4DddrBf0By"
+    "CbC3Di0XzbMPN1t8hGl3T4Brz0AIAh5n4e2AO7yNOfYUIZ6AOHILwtcqSysor+8zqahNg2H9oAWQ3tBeD/3j7QVxdGzaB"
+    "Wl31ebuajE4wXNrue6cbIahjeqHxy1qubFW9CeDi3i6i98T8ljViunOaiSm++3mNmjtRksxL4hbHv9Jr8eIAtguS3uuAF"
+    "gaiRoSvfPbat22eSX+4TETOyI+iUB0Dm1Ssm4WfXqzsllog+EDphGm4nRlCFGL1u2Y28HxI4zfas2pruMsM52/yIrkykY"
+    "8mvmNVno7cPWxiSZK9vuw6fPKPdlBHtaaGgKItljylvBhaltweqxvSVxOm76h7jvEP6ACXUMJsF0Y5vI6r8JSLmRce0h9"
+    "SJYR8EGU6eDHG2APBMq5vujPShDotKjAH1jtkO9A6d8kOCe2aH1K0NgaGTbnzGUMrz0umV3EIEsDGjTCaOtF52K1TRJ2C"
+    "BlBVUO/G4m4lACR9Ea2pSIL1ayZI3rm9H5PslUjB1Iy3BT0LGElzWE5Ih4gdTNiC8sH3EkntZYOVNl+u4sv9hwb/Ppded"
+    "2MMb4Akras5ZBIXE+J/0oA7w2V4tKVN0DcKya9eiis++zigPpDwQK49cpStlocY4ubwnRn8lLmUyfI0uu0Xv3+lzbgarX"
+    "wu59e10A2ha7/iFKAdZTUaWoqjW2zviGn62C+bIkUlkWluMqSuRc8P3SC3vNj1Ruo7vtCPTp6Do9OW48AnvO4TuZ2m7w8"
+    "SZGAT4IkfokggEny+ofHU3kpbIINeAAYJ+oSOMIiLqEW3juw/nwNsEcZbMNXDWyBZ+4gSrQadq1K817KWgY1z5gbPMOX1"
+    "Irim/aEwqSvg8tS3m+TFM2LdOPBrJQtkX/3KuLXHlunbbqhpFT1BVTPoPO1F2YxwCqZp9nU14qTzcj+tAqnvh6A5Kspea"
+    "BYAhP9z8tLh4buKRZkCVwMXNsG9sf0kRarIuXikS+iULMlgxjqePI7cm+QzOPyjzDNI+4JKWLwTZAMaQIOnb7T79n0+Ln"
+    "+Youd4Bsd6z14y3lm2nIWgn+D+C6tVp+F9vPj5q1VI9zw64usqB9nVzQuwCjmmgvDUg4ZwJ83gmi0bz6k11V/G6m1UN7i"
+    "FWt7jK1Oou0znd2DDABEP69Dws3uhaxvpczXrHt9dooeM5e0bTQ9R/HoljKnkJU4AUod+nGAI1qYz6Y5CXz44XaNtp3Dc"
+    "ISh3W6Xhr/jrXCWlnpNr7aMNkRC0Hhjt9Xb3VBDGzZ7gi3Qf711Euc3cbUhgTbWQ+DCy2QOs0eMBchO936oLIlJWVRA39"
+    "Jy/WUGTL0i+4XCn2e9m/kOsYKxCT/xiMmBW1LG2du0nqeNGap7z5PBdRzV8Z1GwzWp6L+/hAePEBNr8RojXqPUbfAn/hi"
+    "iPrWgyksQ7FtE0iwAnjiWJMjOpBsIbnepTurZZesZbqKg1TS1rKaz9E5Ojbn0SMlPSphqNBqSmk+MORQmmeyhyhy6U8r6"
+    "oxsCj9iymWB9xpZ91NiyN+wiwy27Wb8Hf77s9XqHNHwQqNuo+5g1gyw52R9RN8jKAboEoUhPad+GrGqTEP9OV5/9nqUFW"
+    "QYRmnpAY5Dnd0i/jSCtxfsdEnoCjBumASqSaOEdg/6zDq7jxQ6VQW8NkGEN65Aut/3hzW80xghSKJjtPzLFCiM21tCm8U"
+    "8RjqmcxcusNn3ZmsNNG8H/hxSDnwiK2exRPXCX4Q7eIQP4BqHnzrXX78kj+h",
+    "uo9/Uf+ibJ/xoSu3eljAGLdDVVtt0GLJXGZE9IrMBl0eXD3mcm8dE9p02Uom99nkjXMQ6gsRll8aKSob6wGMy6not6alm"
+    "+2OT1bMOIiGRsF6Dr+e9sG/WHj83ChpWuwTdoVHNwixE2mxYbXH1jE8Putd78sz+gyzaX17NHTAGmM2E8Q9OllojcXwb9"
+    "02O3JQhosx9aiup7bBpe5w07WHh1FFfAg/Crk8+02XdNA/3261P5R94/bL2PBlcHJ3hjloxe/9j0bBKB392u4E/Rytv4I"
+    "CBt0mrvqLfDiLau0cDs1OXqM59CltHU1Dumu4ewDvLVFtkPamuf53BgW2l/h7wt8zQppkCG0mkapujUUMNKBHa+rHbIBm"
+    "Qo3yVPADctN2wCba2da4Ng7ovm0kcfA9b0HRqIc6C5O7bnO7hGHIUH5PBAeyXNuj5ssHxdT4M0z6F7bQlA8VpnwAJZey2"
+    "gPIVi7uUl0BV7x5uEYaNUDGzBAu3gW3bZ9VTWcZq1VVLapVS7PJs75dr5opk2B/BxceevaNe60So2JMwN8YY3QuENB7eN"
+    "SUvi/U6mK6f8+kUMU82EUe8C8/Pnjz1nVqV1f9NHlkz1nkV7M+1RZ5Rj1oZoe8UCojGdb5vbPyNHgQhlxChuor9pS2/ZQ"
+    "lkPs1YHWUdZqtGT/TvKWm8LSHr22JmHwA8wF3ShPDi4ORLoeIOv5UOy5ZqAxIQYoNhWe4j+m5Wr2DibJURdCqWysKcMCG"
+    "7pVIbxTZFON9gYfeIxuk+dIiceC3qAjuunKxokSwbafUjegeq2BqBn8bXUOlNbDvtDrg4BCpt/WOFuW8EHmyr3cXuTbEu"
+    "fwm+hac9ChaP/BaHcJY+pJjtZGl7IWUHb9YZn9Q5j1/LbYFIFF/3dO4OqtU1nhmZAFnnSe+27ZIRdFlvbdeJ/wRy0Ow9M"
+    "EApeoJZoEeDoeFPs/vJCIua1sbzZW918zFLvhpZJWofSlMxuSaN6alAMlIb9yI7wZ7dmtneKtQa9tVe8/hI6Xi2NgaaNm"
+    "ebp4lFlTb8eZ3Fp7J1krLVNlURiSIsyL2hyuPGKVQHXXYfNEYpSqXWmHG5UxTZTMlZKtk2s/8+Z8r5w0mnk4ihuUnnrOk"
+    "kWV1XkkoOGe36GupQqwvmEkgMogr/q7fMvWu3wpzdaUUrD+dl8cP7POXD7ZB7nl3J6dgAF/9svTOVNmkj4xDSu4y4Q3sj"
+    "9WhVBTWhQ3VHjX5wtdNvoy+GefyjqOHMiB63pTscpcblMJZrESymcCxDA4ksor+fSmZaglpT7Xz4f9J8NK5ZD7mrhpDPn"
+    "CkhADtWWOeAPIFstp8EXPzU3Tlo5tzhQMmdWzrzIpkMnrbH8QgKywDQQmjjIG5zbuGr3BL4f59wJGoxTxWiwqZxlBV86O"
+    "1jAwB4B2xePwe1awrfubbB9xyUMNb5xaLnW6bXcDb63ABKAUi0r4cg4mev+4TdqYJ8AlSqJMxk4H6Dz2I6Ddljseq0KkC"
+    "JpoIZfABRk5hSls0hzaO6/RXENTU9LmIUFOmw6cVkCuMhgdQ2do2aY+AgAYjUvbisnzjKEWO3M48VC5n8aRLp7NpA+6DI"
+    "Gk751ihmMtFg8hmffoiyqasAYpJp26H1aopQBD4FEVoHzohkfDFgAUsX51AEAPRsMhgQPM84vtsY5dF4h1aNX3s/TWd3h"
+    "+9s4uwIUL665Bw6QVLoQzqsqcTIZ30iakOs/CSgQ2a9sIL3DewYQre+5zKY0U1jxkYUYX4GcCdOfO5lBKhjYFFQBlEChy"
+    "2wGcGKnSu9qCWR6jlDHZufAB0El+5O9J/ppd/81CTKgrCzmahRWye7uv3BAWkO0hqULrFXiL/aMh0GsF1bEUE07r3yiCH"
+    "CJ1ABm/uW8AFnbib/AlnCGgCJhxdyZLWGiiWEPbfzHWRVqxmmhQN3WIviT8GAstQHynksYFu8/g+ZvcKL10JCMQS+KJCY"
+    "SSDNH6IfoCZXgFaK70xAeJtmywnknikmw+0KtFhZiARRAYu50tWkhqYHA+VpmdYzNWWhD0iwCL5MVtoVwZZEs+OJ9UeJG"
+    "MoBQLrBxa13yNG2tyT9JPOLLFgw/4L0iGnC5G360Whq8QUIxQ8rG8lIDVuCj+Z+nayBmbcwvFajpxevHese8CPhPsSyBz"
+    "OvZBbpMjAIJkuLHgUO8YTcuIBeUX2yiwZB4Bun6WA5r2xA4Nb2CUCdZXi/ZSEgkgToEQtXl/998kQzagspXXMJgeYsfqG"
+    "qHq+2Gzzvc1HWq5QV8iGgA16ZO55IANJ3i0k7/LKkCUt3u41ssAIKYJzwxINtpyrvr0e5+/0kBAlQqINqt7nyny0i203e"
+    "aTC/KAkgoMDCi2cB1UoQo7UX+KdFPyVetHrzQZdQDffenmkf5oj06KuCh4SVjY7GAYThq21ij/5/6YJXHCyDe7QG9N4U8"
+    "rS/nMrkiuxF/37z02U8+TqbmpYynbUqlimig6ubPzc8FUNHW5FABzwxeAiKkKOpiBM0f/gK7155/ZSjkt69ehk7f+Vv6F"
+    "dKJfm9w5HwVOG+IIjFZcliHQlpKuEcWCyQWgfN9gULFJUqs1JlFfEkC+BczWSegFzLJyVUtJSrR+lX9+D8uCOFOVZdpUr"
+    "tDz/Oj89VsmTMU/pF70kczANqLoxtPsqtY5Ys8euHVwXUxXQKP8kVFt2il8EUBFWuyEvkipvIZrBqohWYqr4zOP9TejVc"
+    "GSMZ9cePl4wu446b8iS+u4Y63c3zfH6Yzb68KMplf1nO/lPWyzJ0cBIohAMPjnpUkvfol2RyiuYT39RerDLDZ64nB8Ql/"
+    "Po3O43E68UEtzWD43ldFAUDJ/aBEAldJzx/yR1bXUBxeQ++Jl/kiWdZ0C7++wJGGlcBBQmGhwXLeGxUh9k4oyIT5es2dn"
+    "NZRLm+dfwJV+y5eDA2IC4kgVgOb1sE8rqDg4QEucddSCpoDX8D9Jd77a/PqB3xci1zPUBXV9wsJsJA4OhnBioRpzS/dER"
+    "eErguT09RR7TT19vebUpi6SzPDviijg186vbtxr3sad2eTzpODAKBSe5U/cl2ARBpVDw9u787t5EFdvKf2vP4JQCoqHx7"
+    "ih4cKIAxsH2ZjsyHhugboIBiGxajofPriUycLU/rFblws02z6MZ0C4sHEhpde8fCQAtoBCoVSLNLkKlxdpfk0dGkmXHET"
+    "Z0tTby3oyyH0ZC8eXUKnO941IDNqPtD/0O3wNQDID+OO29kxjgVo/jU0mDXjCJ6Of/nlYEIDgBlzPRQFSJf2XT3tyzyS0"
+    "blsXvLCX6adhxYIfIaBeCOjsYtygitYJRGukTncSYMy01zPu4LacgFAQNDVDJ48wB81aApOSST0z1WDgBL8fXhQ9aZyUc"
+    "9DCVhCV51+2GOQQkX4gXqI0Rf3f4MvIA4D/oqrdFqF44mAwYbjcU/Av4lQvxOB0l4FrVD38YIDE6E3PQ2Yf+UR0hpvlRd"
+    "YdwyDos9AL1c0CBy7u/YnAlZEON7rC/r/ZO03gPg3w0FU/iqTQBAjXKzQS1opuUYqpxh5FQNhf7/gi70oMkWeKouWub5E"
+    "B08/9IoIesUfELppXJQ5PBUyoJ4Hi2U19wp8oVmZl7LpGaxjhMZD1D87g4IA6NarOJl7XiFiJLYF9AVHDh2RuPrH8STa6"
+    "8H3ALTjfAK3neg7IGwB+nMXouf7a+tLfycaoClAjmt2ExU1GIB4L7K0",
+    "HiHUVOfHMGm5gne+9sOmWM3Sqzqi9qGf+gsva2QDsPCgWDedj2jl5gr91LrkWoxzknFOVOjWeinDvd46lGsxz3X7kshzH"
+    "p2/QvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6aNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo0IvmXAYp"
+    "Fv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxk2xQ0BOTA3NCq4rsJQe0"
+    "CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKjYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr71BExAMK"
+    "rW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9ihb2TCQ0R"
+    "4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZYYq/pmgrw"
+    "whb4TSSY0G4cCwDb/7tRcL8w1/GCt03N8vz3u/P8G5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX/9f3fvw9"
+    "YDkln994YSicoP2pcKEmShNUboGUC8F0/seCVILxeeDeqImmbPtDtjzRf+pOzqPCUEJRgY5acRPcswCVmzccKNQCFEaVm"
+    "QF/HIEBCYwBiLwF6vNUD/r7SpYAyUAu6RRBwb+AG9zChd81U6YnMCCRiKeYN2b0ntCRiNANRNGJcGcFUhYmaLFPoeqAyx"
+    "peX0KQLAkui+IGDtXyXsdZUxj8ah+GlRnBKfMBfWk1XDftZAvux4P2e8JOgUtA0MmhUn1+q99LcMw1ce++1PN3zxZUv3k"
+    "VA70kheK9W1WqNjyp/+BI44lU3eikMkt6Ld0Rb32lGMHoX/v3iV1CtAlC50svceydWNL5FrttDsgqI+9JGXH9NTd7jgys"
+    "x1+i8iUmln30eUUBWsSY1seYSCF5CRJsoc2v2vZQAZvDr4aHnd9tvE4MqtdJjekVrAjqT+jNcuxkLTIgrRDgaivrDjmWm"
+    "kZKMZ7iwxlvEgkGki+nvR/NQc5otdqk/kZqZLDdmEnSAvVRP2f5+yjIWtAcaqneA8vCTA19R3ja/Bdix2MAoru6AFM2A7"
+    "GNRx8uwQbwE+qlaHmVAxlCWF0tFzVNEG6iLQrCvibqi5+olJafoDxIWmU7zMlnkemjQg3n0v+XRQ0K6JUzLHHr2GLu24H"
+    "sP8AWRejDx4/H9pBET8a4L1H4Ov4DLhSHp8KQ3Oe+BvjUewK//x+g7DkiRd2udYlO0SAkpWg8G9MDQ/zd1tGIRIPwroBy"
+    "xuPBnkOGATof/ZmGwCn/I1w0fuG7ZFaQawNlgNJ6EV/CMIFZF5xWJa2htQGL/HpbNeKIJbxAEpt4Lr2pRXCovovNCI5Lf"
+    "sGJFMHALwntT+7oJs1DaBOVfuQcIc3EPKi5Jz6AToTvJeX/tN3K1EeljUQLNflOPqwmK98IaWT8sRT0uJ6harI1wS2NkP"
+    "YJrnvetdSwrLRk1SEHWSDWbPr57C5oMqgr9ybgGzSu4jStV0lMl2OEIBZxsBthGUxlfVB693KUX/JBuoG4CiIjvMz5Cwb"
+    "RYXtRQoGVIbE/KHNtDtQZuURXUwhnyiyqSrSF1+8PqvDesut2GGml0rCYC5c3lArgsdKAD19iPGDuFN/ADNzgAvMNfuKU"
+    "+4j1dQAH1EQvoAl+AHj7gC/Ar+D2kmDH1VWtsa6XvRj1rdQR3kb0EW9BeodrgVao538ct9DRfyqFuyKwSVYDgw1/mowXA"
+    "7G7I8ArQWVTjSxlwNiP6AT0hRuQ8K/HvqNsP+75NdGMydlEjfgy9LUTRifjVdYM5dWUvsG1JKd8aVw6TAHqVl+vhPTwoh"
+    "XF/P1fji6J+M2hjc2Jtm/Svh4fVowYIzKAzA3WE+Ar8stNE2FsP2dJFLSC3qIyKnhsVvWpU9Nyo6IzSQEHpV8EYx8F6Qo"
+    "HavqUdDv2CUa0AGFfM3+hlxKoq4P5gAS6LnJbFmpf4GGhNHZBkVHn+RE0esldcvvjxLvcBzVzUbjfnX00jf44GPfGrjI6"
+    "eN0Qwr9pEEPsx8iR9XtLnD7gQgJVHZtnWvhiDQjyJnlB+rdE4ODzpBP2jp7kI+odP80k4Dk4Pu3QNJQMoUZTqEwetPllh"
+    "J1+jk5J36K+dJ6ti474+740Oe+Hg+Hjtf2qQqqrY1gDoIoOLwrLHYq9Iqa5RGVOlTwL0ixtquwHIH4gUiig8Peyoe4wlf"
+    "Al4+KL2YE395fhp0Os/7wa9w5PNbntqxMHRSRg8P/I7OXZWF/ZOj0MM08WyrIavESP3nx6e9A5uZWsgxQbk62IBEH6Noo"
+    "cRWaG0lMYiBnPnP/2500dLN8wN7mUfeLVasH1/iPC4k1X0oizj+wBdFbwVDzT8Va4FWrrGRlNDOxUvshEQ6NAineWwBBR"
+    "dFAvPHzZyVcm96NaKqoCCUAZ3cHvnP61AbmL68bQaqomBjozTCZO5EkS9ClAVhCqRifTpzyIBqarTP49gRBtreQYtEXGa"
+    "gTrwLfqpefPofK5aP+ujPDU76424VqgqaxP7jDCg4M/CglmClHYe9fQw5thpfGE8mzSdv4+yTtItafHAAHLki9l79HOMG"
+    "H0EF/0ILNmbg+wMUwBjMIT2vjtHGeXnLrDN9YZkqkDhl2q9piLzURG+62bw8aG2dsiAU3vJ6XAvBgoIVWOBRjSP7E3Fld"
+    "T9SfMr6A4aiv+JCBANhK5B3QO6rccFCAN3rVkj9Gk6Hiuodgeij/0/9FtN21JAXGlpXqDJcKXV/RrkjmU+3d/fU1dkE8k"
+    "RGS+z4iLOXmSLeRyVo2BwHPaFtGALKxnFClVGvcfGm951vfj8EGQWgG1wzPAVzfdKslXaU8V+hxvtdX7uHtlt9nGohz5+"
+    "dqODJ9C/+HxwtL+/QIGVQf1eeoqPxN3nsPA6R9jkwWDz/b6isaWxVUrgVDVM5Z4EcrS/X6LFcrlAe6UB6m9beyd65VCHZ"
+    "1kByJQf/OxPUKUVBVOJ4K5TH6j1/5RLcBq1JMgrx4ujc0CFswgZ0BlcdXiyfTakq95+J9FqYqi69M9w52/0D9aVyeUT93"
+    "3CT09Wd2hFcYAAbj4EotaM6DJvW4LfyDHIxzKulqWcENkigmbUgAJkNoHoT7uJ2b3nDxvCbiEZsqMa2dFQre1xLr5DSyo"
+    "88Cdi7LJniitqErf2+yN6SlIlbtCzt4SLNZnFusIrgfS5HTcsgZq4vywHg/7ARYWtA68akJQ+7gZyq8DDD8l4Tx1wrY+5"
+    "l0Uu4WWQcVyujpTVasR6Lc0dHJ0zTUvejq1cHgpNDyg0MqukY4bZ8WLc3HIFCOJ1CuqqBOXRqg8jYicPV9zr0oNKNyYIP"
+    "3CjgTCw5nu7O/DyrfIOQZ+n3G6mQS4NhGy2v18zydX6nj2wtMYqejxwye+RiGzVZLne3Tm0VzZ6qVdxDjR61yxfAwEwiG"
+    "W1DCpgPsXkAmRWdoX7y91Xfcft3Nmt0mX1G8KDG/PVJCtBrzayH0sHVvv0wNVVJ6hGGdy/MKuZUFgT9KgW/wT1ba/WIon"
+    "E/d1GcGUCzaBm1lqgmHKniu78A6+ZB+TzT9Xax81RXm7D10iwXuPGjF",
+    "APfeFVxKa6fdzGYQoG5H1//530YDlz0Vo4mbyRGYpb/PF16HwCUqE2ycvg1wLEENdxfV9dCrxuBn2vFjx1MaqNoGXJEzE"
+    "Ux8MY9AMQy0Ayziv0qvTiBghIq5Bajqaee+GKVZ3WmQxj1UX+9cMfPb4iQWb1VxxyjAjOwRIBhTl6q0VJIdHvKWgGd3j8"
+    "9UaD6ByQa033ZJQr4aEvukc+ykG/epK3U0B+yLWODF3cKwJysQPSBZ1/eMAuF2igIGhBBeh9lrpClxNR6Q1O3BDr+8Rya"
+    "C+GPbdNH84GAlECsaSB6zcbW2obhHNYA+bUZXrt+QD4t8WtLF/GuIeA3A+RHICprRX2q3o4NLfEloxeCpIRGbNwt7tU6k"
+    "277Wb4uGLIQj20d0vgY0r/6W0a6OqR3QuAss+bJ9gJfwSa/nQKVDKUlgyBRNPTT1C/5K7aMhPS0ZGrHKOYrldATxQ9BBE"
+    "EXbwD9DB/yUEkEfaDP0GKDiyE3zy7RLjktOH6sA6Q54GCLuACSGJxwEoa6Sbx+lP4CeMxcGxPVq/aMNYWB6hK5kUH8aD/"
+    "8snqEgjwUc9f0/3Xn9B025r0tGrvqYNeEEUueTN/jaQZOk/Ca28SonSRs0WwqfTTAqvgRjz84armKqCYj78DZfI7XvPKW"
+    "zmrXVbwJ01HyqqNfWp2gYGjpwhvX5oZXlF8e7FGk8CI95XCxgCPlpVGlCe8QzTD5e4PY5DNkbryCox9Y8SCejlPPds6tR"
+    "LsGBMcLk5l1JQ2QSK6AF1XhEnsoT6IhlTiGBSK55PkSJfRnnoqEtLW4MpuLKs2V6Gm6kqg07eKr46aEt7AQQKPWj8ZbYC"
+    "b1WX2N3n/8FAD76pjdRlnNVz5xDcO/kPTYhxbGmtVPkor2obmT4X0g/YF4juF2Osp0QFaqXB+yanZ9YHkewQUELWpao5V"
+    "QUC36/bchwd+qUriBeC/xb9oINTCBhHyBfASZOaN8KCaVZvamJubqPHXHNLk+ZZ1KCH9F+lFHe31DeOwraCGtl/K+itco"
+    "2l++TLD4FeS7rVMMK6ChEr/1UUz9KwWuuDnLloVFpO1lh6ARHOTyGXiC46D6gngFejrsVgAHlKgF3q9YDh1Fl/IzAVY00"
+    "XHbcUWNBEBytscgw0/60vuChWsOkWXFRwqWjVV2Yf7Bcoc7nWxrKS71lXRgzK0oVLzsiflAVcBYsnQgIri8wKO5oiKkat"
+    "accnvakSCgnpJFMxOSYgogKCDtoKMyHyZHPVC5LbqiQCoJletzrR6IWxFFrngkHETPgVIuAetxLD2CJWQsAIQNRxooUGX"
+    "LrJlGUppO5fMa9tOgjZFwkLLra7XmNWlNx67r9WrMIlI+12RIzXhrXT0WEepAOXmdyzM2ZXYwIe2OqyO0qk2HK4ojb168"
+    "z1JuS7trKg3UdoVK3K81rUoLmqjGhnkNuq9xxuoV/FvU+/A21hxRgbE114qRcbFPQI5pRcVT8yVIZGJ0KoGTkUfmwi9i+"
+    "Vq+ELH0DIR8phswM82iN/YUuAu7iPaiMQNFxcouHZqAdHqYocDACFGW4Ax+xaqwyRgu4+FgCjmboJABIZCyJQ8P4wiFQL"
+    "dmTqXpbwVDiCShIVXxvlV4CKxVLoCmo/RlsyfQ16DLqzEkE851gp30EL86L1zi676qD0ijYvJ2dW5Lq7RyEAereiJvlzg"
+    "yqeQMxNghk3QrrTyZIYeCNB/KuwEapF9Pd5P7wmC5IFbxdeLTFZoGMVqI5C08XsUEYYKDBf7HReHTr7ocIvLeh2qcIsm3"
+    "kHrU9WnjhdvK0yjT0JHBpDzf+y09SaWah7RmWKjM60DEGFgbH5YUes4kxt62TlbHQzEyZBQqF0GkI/Uh4AacOjJHCiOo9"
+    "2Rgk8abEXZauI3T7mvsKQllL8lNIKDxyfoc4z1rj1+27gMu5TIlaMc9AsYAqM/lSzrzS9BkfWFpFhm5MvsXEhAx1sSHT/"
+    "5wjbVol2zaeXveXYPnflVrp2SGAFONnLLENCaw5UcK1xJa+M6ygkbzxs9zNI3d2ywr3AOwlxgX6qwpt+wRkuLmpOwenjo"
+    "ibaQMuN4Z7wkNhcC8lnBWo42EagIU8A5O7hrPSy09YacKY2ptXiMVCgBkinA3vzhYU6ojUtzDUxpCk+ppaIil0bF2aJE3"
+    "ZKDNTDyIqNL4OQtXu2+w6BvDHVrmTVQ7SN9gF6llARuo0tA2YJ2Y130Moa7aXrjon8PXnLIL0oMlNWCOGIaFAsJotWvXi"
+    "mAQwH7XAuoq1JTAFF+ARPtUHYdWp4coeEMevgBdEaAynQWBTYLjD90KxmXCYyG2A2Gs8kSiTIXtkfIpdSs2ylYNtlQA6l"
+    "t6ilokoXIeOMIfQYSEElRbJ5H5z96c5ge5Ct18dNioV/uYKnWin1Wt3kyo7lYeuTNMove8Ma3Nxf3PjW1q53NRjQVvlft"
+    "NJZDuFcfIf9TU3Xy8OA17/VgoQEaUD1hilG0LTYE1rrZEOceJuP7Ce7xvahBb75Y1ii6WidkuEL5WeMOI38AVfbZZjOr+"
+    "R9p5J4aUd2DZuaBjviP9qxR3k/gCRknoqbG6NMHjvNBd3mgiBjdBfTjjYTqa0XkL+55x4wXmBGFUOdEtRKmGfSfQhSbAn"
+    "sLGUTc0o2LHbLGeW8EYkAhpI9EQcd5KEIQuOGn71XXmvlSXQw+iR1rRHF9mGyxUAk8G99lPsmHiQi/iz7I9gpru0UUYgV"
+    "Tjuw4VCtW8C9nCqE7TLrC2QZcFFMTf0fhDNajIg6avuiGOKzV0CAAmUjR9fkWNIfiFjXUV6jfvEWWk8vSU3ZoGohLSG+G"
+    "qfGIPPGpAkY60IXnt1bChtx1nXtjOeGtzbwdhGL0pioibgCqXd8Iw796qAgpCPlshOzpQBCp3GXCsSbNwm0ciZTvv7mxH"
+    "IncCTtWj1UE5B99TVh+PhN0y4EWKLzTji8wIQdYvXEgnLBDD36Tg2g/91H9JfYYnQgWweBdneRg5wc3HM3gPXTchLc4Wt"
+    "AI8a75Qq0EDfjGWrwFzgs0j5loXtyGKlqBftfiG9xm0TEvwA3z5fUF6GSAAGQAkWfR91QSfPfiXx/fv3j96uO333949c2"
+    "rH+HZX/pAS3ojGX4ffy9+2mjIxNawNc7g0FW+w/VCoAGDaDbgpSrjvWQqZD+Q8Q+SrJuluAFRD60UGHrmB4t0OrGswYiN"
+    "vxEjBxS7keW9fh+tn5JcjBQa/qbsa2bfGSsK3gdVPUwi7ycv02E+5B/XxKr8x45wAb6DNZtInGWE/g7jeIId+sZLddAWS"
+    "NnWHfqU/IQRWSm1T5cKVL7u6JDDntBTlX1BElDTVAgJfa/ScSdrLTfMld9J4g/n3Ce2ai59lGlUATa1bJpa5qh/TTFshU"
+    "Ijwhn68VnhGbEwr2LbS7/17CYnw+hmFdWq2qYAANNQ0Z10yzHM7Oijj3KsBWMTRbcZXfCCdonRXdMvPESKTDlWZiLbUdl"
+    "uUsW/bb1346Xji2a+0X3Qagl6r4BVarina/Q4rf2Nr6XGG2bbPTVjqAEylujPl2kI+fk4mShf6iygGRh98tRDh1COo6Zz"
+    "DiugHrCaEq9DkvuT4hozok/9T+GuN7GiIL0KgzNj1QIeGNh+edMXUDG136RY4aoKpZbL0StSke3fgGzTw3HjSGyJ72tAD"
+    "yQQez95TQwdYMserAwVaEYOmd5PvHOu15qx61PQmS9emk1s4FE3SEpw",
+    "U4wi/5rXrFCwanMbu9W+KKJWf6gsphAe0cRHxegPNRoXoppshUUastPxoEPWWDbD5gr0Ml/mKubI0pX+UW/rSj/h9p9y8"
+    "Y3pDvgNiv94yeyDNqNJfaHICk3SfiLHHnSpQ2cT5cX+8EA1uUVTtTBNoGO7Lo1bnu+fEGUweBZEuvWn5puscir/I9yho4"
+    "COpqJeyAD/G9qyxeWFQzTGFWoGYyFwpyNtXg3pFj5r3PVBlHPG2I/JJygvrXKyN7idsnlbIeO8asKmSBtXsVMGC+bkJ4f"
+    "SVG2Ftgp0QdQC67HZPFO7fHquf1kO+qc9x31klazWGDJGGw9V0wIocIZvoIOxvW/pnMGNCkJQwU7iokzlLCw6nnF8PR6Z"
+    "T+vNO+Q6OmDM1AOmzTIyPwCFGkYXZyH6VF5L7o16huKiL25NjBntvaBU4Y4wlrkdHxLK8VSO68kYAxiv6tY7jA+jvT2K1"
+    "g3Zyyut6Ne75e0OEKt5VmBltV+bgxiP78GD8EVT/dqq7rFpEEZTy+uwVuDJTSClCZvrC5KGdsRckmko7NnhNpeW55BafG"
+    "OUuuNJREOFBRePDyega9942mER9ONxasUEoOiT7g4G+MYfNhAF0oZu98D6sS0DWuJeQyNrLAWocuJKvG+44UsQgpiVPjx"
+    "cV1wDjerMvF8CSbS4cCWuGqb6TiwpMvElf2dcTcbLetKJ3sGkx+M+qq/6UW8C95G+69MdjAzrDTbqDVr1BqreS+1kbEXQ"
+    "vaeoOYsRL5EJLXCrqEarvjHH/APdP5agAqA9/j6qLWIFiLhUoUDhUlyhJ69an4e8Pl9G5y9H33j345cTP6SuvI/gDUZ69"
+    "HF6iSEXS0WCCn/4HsNmzPjmJmwgAS1ad6SPHVkGhGUwG8t2KCD1SAVaQmv1XkMRafsOZ2vu6zqgKPr2rLwU73BSsvG7ST"
+    "d6udYesLPIWhJki8p9jjOcYd82YwnF7xeMv/FmrUhDRFUsawcailKhJgZGZDowIgHBCP+N8Qm9iZgwwucIZTs+8f4P+VL"
+    "72ouZDm71tFc03rUDxnITitCKZdj0MW5RdHb4zZE/aTUUJmVAfsy0OP5T8C8K34fGLXeopbpyov310dI3ouZCYviaxpfq"
+    "8SHIrwS5SP2ygqJ9J+mGA/aSTqyWSTYZzzCuodRrRNmpBegia9+ECdYUCY86itKZxM+yYWNmxdWTrmxWIxIpU8t4df3MO"
+    "80YOyX+LTnCnvqPwyfHdY2/QB77YjBh3lBH5yW/ed6zyORF9XgA6hVaAERNoYgwoaxqrtiH/Ya8g8jLmxRPU1zrYhMksn"
+    "fFIhcs2KuafC9Z/uDGm8UD2hmME+h2BVQbVbUCk1UA0aho271qEMRXXq38xr+ll/pd+FsissVCjZoPQfa8TCRQCcgFDD+"
+    "F6y78lugJjG7+yvvkjMOoVMSBnrUfCLo/eTjWRiO9RIsLMoKPse1UeVUpAEmCR722YUpelDMYHLQ1s9oiEyqsXkbTMSm2"
+    "gra0eBH8gGFg+OKYAxR1qC1LV2pml8BC8/FywiuNipTrMuP8DPU2FSUGrG85GR8BWIeFMohDaaG20XAngjcPPlBeJuycM"
+    "01nMzxtW3uT6PeUO4kA/eLWeljbD0Oj0FzDFFOuvVKnEhp9grF5ffho6g1QW0i9w6YH7vcF5m8UKu0YvIZDRru6cmRsmt"
+    "btuU0QKUAMiOyMuvLwsNIJSWAaKGsJKy2JRnUvAyKnNVGCO0J8pkrEzOj9EzsaRbUazoR+HC7RGSXz6katTUgxnyHRVQG"
+    "0AO5lA2d0zpn5a8qxhc2A5gadCimbFuuxlkqHc6h3jtjFR+Ie0EZot1pVrMsAbmDELTJJKyqY8tMElF7Jx/Bv3ReO9V6T"
+    "hamiPqCT0QsGJL9sIoq1RXDN+bvg42TZJF2Uaoa0j6hTgNF25nWRX1KuQp0qDo3MMAcwu+jJ+vtjydDoQL3/3V5nAFd7t"
+    "87qqArY+1P9i/f3gafG52WDqbhWcOXrzJjwBm/08Q7MbYmt3sb3Dm1pIppuxOLbUXlTaVkVSKhiEoykk+ZQIDJ5s0YueX"
+    "gwe1t0yQvQt3FsqSBkjPpABmYo7K/VjrNGKm0mCBozQaVzlhAL+0F/avQJnbIvPVNAHmY+OZfdcVC8VI7O6NuMbtzixmh"
+    "uGGRDDbylrD7k6SYP6sb85nbRiZado1WzDam93SS1jdH6ptYxjYw6KhbyG9y7QbYEcrIVDonW9kwn6SWb/Nh9yzlo3rF9"
+    "9kVjmWX+z+k4VpZwkY8L1CLKbmw3q3cFahf9S/Bq6ooU43TZP7N/6Ibp6AZZ0l1OzuKO9hDHnYJr8qxGPTke3XkxVFAvC"
+    "aUoDhxXlGRmukMPRvM4hbIUSOropoKm8UUXGZrhaTd1NP5jhujvQHXc4mgISsXhxzf1OJ9M/O43WhTQJULWxr8fox+0HN"
+    "L444Ew8p1WBW1p5G7T8Q3RQ1QRVcbdtognyNFm8Q/K7cGeKvVwAn0BCKJYVI3cN8CkrCyTaitJr3yy3ARuWKHBIh9Z36C"
+    "lQWkTMV7LIccHtEbAIqoQv9HtAwrZ5cNd8w7ZXePIXyl/hcdaxFlMYLHU40QxcEXtgAXtzZrAcRBaZgABkN1gisc605PK"
+    "OLEhHCj1igHuQetATgy9pv2c1FiEDMssQYgyMhNLufqb8Jug1DYLE7102Hb0QWdvrPQuPY8/JTdWzBdFWhaoHuwGNej12"
+    "LH1LkcxNoNGcfFnLDKj60mcN075COpAW32+AyEKd0Ao4kFQxINwAUu/lhol9PKhpdvcNWihiqxkUk+2hF/OPoH7EYnZew"
+    "FhalHTljXK5UsS+FGea9XVzlBcGQY3x5QQGzuHxiMKXuP4EzXZ/6YsYzo+sKsTldBcxRsJ4MhnABPNu+LTxs4oQ79eI/n"
+    "WVrrxuN7eIa+bHXLlhpagcJqwMUw5nZHui5il1GCFVso+o15QE5xYE0y+ZXVcNz5uUPe7apywRDqZTEQGIufXErXPHgWY"
+    "JxEjGWC3af3X2mNIYrHvdzBrBKOJ8/noisR4CiHxW/ubZBm99YDUU/pYijg7O+n1RuMM6X+KEaTwI7KJqDzFDHoYu0Ud7"
+    "k+Aktkd7qORDSoyu+ibioOJGLQqDlTFhqEIjH4DLNCecdrXDObQ7dTsHfe1tsvlnf5klIfAsQFR0AxoYwH6C5XCJWkYfY"
+    "WmKXsKcYuADJZC/xH0J4XtMvro6STvvsBY0N+Wsrx/T/4MIIK4AaVxxBQAtMdIXKBaR28B91drxE29yRw1u81GVFsCyrz"
+    "lYl+oC3aRkDoSYS8X0IM8vnH99qcBSN7/jOelnEWuyoDvTv6ncdPG5oFWoYuqB4tsL9d7aaa5BZ5FA1gBYIpdscKmQtPU"
+    "Wrh26nq3FWO+3CWRFbDsI6DmOUlglG8BlrBx49mobkEBX9zfx796FVt+PsO42QJ5C+QF9VH8jWKm3Op9VumARGDwB7pTm"
+    "LXNATNLdINZbi/ypVnkHbdir4AVNb8U2YYXDNyv4kYT5/Q76Xj+hzxXlhHONHQfpgK9JvB6fx9oazHGywkVgEzgvUVJJP"
+    "Makyi6GOQCRDIxi0B/fosmPI0qiQLY6CIHoStBAyI3weYT9DLANQDo/xpdoYFts5D7ZPUvtDOt0RULnRqbwgo4sfNJcLD"
+    "PHX+OXG10SBk8WWZ8yAM7aGjwqgibJVYH4fOtv+Hw8aPnvr+NFwzjGn",
+    "pJiRxg2DAR8Ao8fpkVlTTPzS4aNqgGvL+vLrTrxO86laQ++XS1QjlqFb/T5jtvxYa8LB7Z/Htkf88XSDYUJ/6r2R7w8CV"
+    "sFOlXLTYNQzodyisMKOfrVkKsJ1u5z96ouDLMcLe3CJQv0sMDjOqvGFWbw6Uv4NI8o5Xo1pbjkgoI0L19UaEo+iNuIaLJ"
+    "5QMeLD2TvE9NoaDQW5Rg6iBF13GXs3W7o495+M4273xUAWdPVHyHRToDPinp27wu/pHKW3s63iO1/ejpVn1N+aBIqVpN2"
+    "V5ftFDDynW6QbNxLoF6LKVntyNW7CaPOAbllYQ3gLYFVIrrXfAL+gHUZ2dtEMZXP9a0D0mAMKD5mGN0oiol41sEIhk0JM"
+    "kUrgmweEIZAxqXLhUhJizN2MrQ6/J88SD0NM3J1NbeW5L+SKLJ5oZsnCCENP4nBaEvCCZ7O15ZrcULfGUuyawDS/gGxIr"
+    "HXGHsKORoIPun2kB7jW9cUD7annjdbFfJs3pUh/I8B34sxdeNFVcLz5wbI+9cexRJg0JNJh+rZpSkXKj6bY3oktFOB2Zt"
+    "DWCkiLD0Q/1wr/HPcd0QdK364WFw1DMJeXB33ZMYMqF2Wyy9+2D8y3L6vNfrws/FbDbh7KwdHVKI/sZW1TuseNefTQ4uM"
+    "QqAu0IZIF6qxBbe6aB/0sk3El20vnf3bAaNnM5+WfZO+gl+qEeO8b0ZffR5l36o6OSEbk5Of1nO5Ayez2az0y79XGAfoJ"
+    "uvX7/+uhUp+oPJ27Htv6RFagSfiQS6YZXz2sutHLm53uwH2efSy9nLANMaYhiZAutRb6RDyrpHPSAL5C6LQ0Q3Ij/s9vX"
+    "eB7Wgcw3Xo5Me5hrw4jPMoKxB3THhadiY33ncPwG9sxWxy6MT2e+Lv6Oy9BUstL+l+Pc7+vsN/f1Af9/R31fw19KG0Eaz"
+    "Ul4ARIG4t9q0QA4CZz2rFI0zIIR3Jef4qVX85bA+OyEXM7NdiNH9ou70/aFfdzpUWSV1UeH8BxtV/af9XhNeQy7aUN4Du"
+    "Zfa9nK4B7ztdHyRH8BlxwWZ+e8VSMo65wxZIMzasPIvf+WNIu+X6epwDSrFaO+Xqe8j5giMAdebNOyDoM000grU7/xc43"
+    "jDn8kw8Y/2C274CsMcXW2d+E0velUMYn2HoNsnBweUut/yxpCxlIlf692dIEMZm9Hu5e4qNkCf9uWhD5CBr/7FspzF8k/"
+    "NMbzWNSsE2D8bwbzqDEA/YhdCSir0rpRJWsGHvEOQ06z+AFnrsEvKGXZMUzMAj+vkAAd+dHp6etzrWU8PoLIgde+4VUke"
+    "tyudQKVrU6MPVHyjlVOoULnNGm/hHjxuUO3sGVCeUSsPxkkPJ++a3FHyv5wgTCuc6lalQ9AhfayHUTP2k7/gk6YNt6FM3"
+    "0tDmhYAvPPoRd5Er3Kvy8hqKoZWOn3ZPUUTkJVapHx60hNmtYzL8+ikp/gav1iqz89dUf4Fn5U8CuyOgAUF4MJEgjoP0m"
+    "seWSLTzDvt0nVWXPZ7Xu13+fM9cUpjrdzPOE1hSnSXlyMJ+REOEqd/NO7ztE9CVXQCRdZMm/JTLFeTC4q5nkc0vtidbPX"
+    "xILd7qYACs5z7ZoAFUFMr3szKV03kKz+rhlb8a6c6P+8P5biYnNejKirCPCo6fRMYrAjOR1yT0yJZouiOWz2vWIr/6v5b"
+    "TFcCspcmBkr0hmdlSjHtjd7FyhAKCVse3tg9SyyYcvijNpUygFXOMg+DowBEpjdJKeNaqg6BboR8C2PhKsr/TUc2fI+x0"
+    "VWTTjfGhHF0Uy5RIwdywf0e1QHnUfBBzrK8J9Fi0ijOenCl7yuumwHX1b13RyCJFmI1TichKBdhtqfcNIq2uplSImnl0B"
+    "bQOVlTj1wFrPzBDw9o8u7xDxq77dwYvxowtQRUqAeCzI4GNRZrhvpjI/ah2kiHKLpbRj2Ko9EPWQgnY7nAPQ8z70qBM3k"
+    "m/oE7H8ID4ezOp1MO3tO2idqTiJOadyTk1gqjfYgxYeyE2yWzlmq2Wut9h9rsO+SUBuJWRsBb/ykbNw6j/teKLfxTqjMY"
+    "NPn8p1QnLwxtHxCMhIcnxg1WcfSelQaxN6zOtMA5rIBRK6KbXi8zL/9PK/VZ5Yv+ybNnz076p/75+XlvmEcgHv8nh+v+M"
+    "ZX4f7mVG43fUsYUlfWJP+DlnWdUs+k8HyORN66sr0gfNGnVVAI1txccPXd6mEcNuHAveH6IN8+PXbTzyyaNWgOyl1VLMJ"
+    "e8jHC5Uv4Ad76UJC1zXDR0410JCnBZ33tut4sPBeZp0xnaoGaDtLd1W+YPMEMxJsdrf4LLEclC7gwbb9U4n6CJrtEgc0u"
+    "DNHRBXyjK0LQvalQz6TQGf8ggwqB4WDxxmleAU3hSkc+ZDUwhB5+gl4ddmuExp4/V3d+nXezv8Ahez/UWpQTVvFIn1FbJ"
+    "HLoVOvgx3/U5Za6sNpyPxu4iBrjiRhaeDgq/aU4bI2QadTGNGu4alCnudXGmLrjATF3wg0de055CgU/ZfjpBZyYOZsduR"
+    "J/4cNEnqxzmXzwZ55MIVsRL0LqBRE0pBxjScKoMsEILP0jf3b7oBsfAguBP3zg07UQ7hXCEakYZzf2nQX+ARTlIn/3jXn"
+    "jYg++Dro0HdE93Z9u7xWx7rFa+4p0nhtM3Uu/54dBLyWds5Dhm1OApzE/m8cd4OjXX1fICIYNvFMW13lz6eCEvUWhQd9x"
+    "GYk41wkRXX9Xirhbi77l4W4lfK/FVJf5dix9q8X0l/gtM6hvJdlKLmX27seuHGtiQV/pckhpW1cao2lL4kc31gJ31jEnU"
+    "ozdwZVR6y2uk7sNvlDlgFp1DL3RikhnQr5z3MYCD7GFKGkwCqyp6RQdUwRlFsWlL4dkxOozPcDdghpZ+Mhf01L/Z+HBC/"
+    "mXNcywSMbdzBO2QaZGVu2Of9qM1aZtF/eHsTLv7DmdA1jjvKm/Xn0dw0e3jpe+vKuPQrP2h2G57TcZgzKs9p4pDOlB6rT"
+    "f6dOsiiVZ5mImsqPBwHwBzgScY4cGZFHHyOivi+uSIDSuZLyhPOj74Nq+fm1I+g0qXHw7MAxX/tP2AfXh3fYGjrXY+QR/"
+    "l7aYoYf1WaQXySnwpQ5g9gtvRRMUXkwOWkkfoybOJFcukSsI5ruexutOZ0XlygMGdZTQrCleXOCETMY/S8RKmezJMAoQf"
+    "lEVqFkRCyIclGOGJp3k7vZGFfvieH8JsBAxKrLlErNFJ0rHgAqodArNXKl+3H+I9VOE9SfW5Y/ocwoobOcEaACO+e4Z3B"
+    "GJd//nEREYmDfvJt1JA0QDqia2Of4Un6KBQmPPv22qkHRfrSYgld6rGr9Woaz3qNR96XVmnP73wmn2THO1uOUHyY05una"
+    "SqaioKEhfhqK4AEx5fL8JL9QrdmbOS0PSkydNH3t1kBLzQXt/ag5ZPB+RymcOC+sgOUgqTTRiWtyHjoss3V/lICw1zi/h"
+    "aSkNnU9whrsQNqB0UcuS3Uuhyn7sV/Vhmq3fVdo5GymlTUSBDPuI3MCdT/6DHGVD0aXIajvfR+T3VOitw2yk2p7HgoWKw"
+    "2DHHpUhNeacUWasZXR0/l2K0Qk5ZMTs5nZLE7nObK3W2q3Ro7S3diytyoBlfdfqTiPsHFJLu0FXtXicyJ8GTNtV8vzVT6"
+    "miGZZQBl53TyR/kRG4l/hgmuGEHEMun0DZczs0qvkfoDe+7XQcETQ3d",
+    "q6jSq+1+gjmieHmOctx1uMfM9FfAFpbdrqCGFezvJ6pxYaW/nnev6JwikxYTEyEloOpEyBLgZ+6DqB4m4iaciRkaFQm8o"
+    "Ag1k//dxhJEFTUAqYzy7BmHNmNPdFBGIJfa/Jx8CnIJaw/z3Da1YXnegOwS8k/Ho1+AeZcL/KdejZn/8JLSv+iHWIKZX5"
+    "rO/biVnCpZljcSvXSaRPlSTQkdA4HGCTtBGx9T0x8mZ7np3zBBER76kkzO8aeYoHIaJc0ma1N3xBVCmP7SMoTQ2SK1Cbw"
+    "AzH7tlQLIQ+eRjn0kz3/sHsZczCWKqlFqPGIuuDlNhkzE2Fn6NDg9Pd3fzxRlGjFByhRlSQWmksjDvf46tDptqBb6i7Vr"
+    "xucRt7nm/TYD61eteNoXej+jQiKYToFWVQFGo+IGUI5MHMZFl4b88f4nCOWX9Ayw5uFB+wlRGJNVbmozu634CCsigvQlQ"
+    "w6zOg5vPFwxcKXJJ+WvwWpNVLQSJrCqBqIWCy48veA+mkeob9ADO66hXOY5sGcqV9fA5DA7JzJqTC93U3DurOoxEZGPeO"
+    "vpY9vW5kwFJOaNvyCCEjVqfzMFfq1PWMuJJDUwji18LqNiiI6haOAalqpqqav6cYQmlGoET8O40x9WwXIRUeX9/YI81Iq"
+    "QZQOdNz/CKqMY458oY2JlMuqRV2dln7zD3dwQBvmINZ2JuVCZmDEBosymEUO5FQ/IRZ2vPc6wL+gMCaxsTiikHHs1IO+3"
+    "GB/aoOnXGyThBWVQXcRJWt/jXooGdq6PoRyn+kQY8vCns67aO3mpOc9iZC5D89qkORzJw48RznHyksp/5CNlK3yFTzjrD"
+    "dMzzVeBK6RIg3CrWHHa1KdMlbIp0lwinQiY3cudT+hUm06TEOGFCfhUffM2otBXnA8uo2MMTafVCk6bs3KUB5bjdnTGHH"
+    "xMVyj1AlmDtZaqiCrB5zwDjdEzQQuRDgYzJ4MIlfAlbpebvHVJQOmcInXkmH4+KrykmWB7WhKVyixnDxaQuGfqGR1Rw5e"
+    "A8uicbXxfrP4kAamf0ddeC2qNT6TqUfPyrHn5H4XPAi+fyEpnZf3BVxNmYhGJXYngqc1oJgUfZhQB30vgmiEGpSa663ve"
+    "sjFyS3sZsvXwmsKhDEfsNkILH5TUKMP/3MjPr1Ax3yXgWfGrKhhVycYxi1WEQjr9rF6I7yk2qx3+Sp61durc3jA+q2FFx"
+    "LAi2NCERzOC3F9hmoLm/t/1SCUp5g/XLBnFE1EU12G7pqb9el6xFvNBdc4sFKz91kv/rcx5dzUjOqa0NTmuNr/Jjiim4h"
+    "rZOh6dXYHsJS1FoMKTL6xDSBhc3XJTCP9bay6UtwtG74StkKAdni+kUxKLkupgNyDYw1rNZoQWDz2zTQVMda2nOELtqLm"
+    "lZ+RCE9nuNGZDK5Ne64Q9gckNkT/yMTEFYiAlDe7gb992gkdNZmrLbpwkFNiN4cy1IZEjc0kwbx50+6DbCe6G7rSgE34I"
+    "piIXlEVfrZHoa0zCD8X/pDM9FOuqon+p21laRz+pPP11Mx8/bYmeCoaVvTpIQdIHaHL0VwLCGuMY8tpxgmdn0q12TUZm3"
+    "rhiwDhZLxvn1sgKUI/OMzWe2jeyZ5rbbyiFTGtPI4rXJjzFYuV0gf0r0doC2le31DOR4qEY5Vl60O+NemHZTQ+OQbM7Jz"
+    "UGxMPjEV2F5qtxh2pQqT8Jx+pS74G/qaL+wDpz5bdqd3IWtZ3LxnTgtxy+WanoGZUmKeQQz0qwEAAy7NrfPivIwkAriqX"
+    "gY3s4pzpuM1wwLpoMBnuewko8M2PzZI44WuGbISxhGDy+qHFYLCs5RTF7mJMgTJnG6Yo227EWHtcV7xCVzNaFyuhni0wF"
+    "ArEbE1Qxk1E+raKqSTVQqBrNArIOrco3T+Wl/Dhow5OtA7z10FIrsDOl76LMywoffljUoOSQ644VybR5SqZ6ynynFGXn5"
+    "Mj399IAwYMbuwg+ANtZhKroXvHwEHupfxZjbitSstJml83KBN6Kn2cRF4fHajkBOEeWoiTIIsRDNAoT84mBx/YLwGG6A3"
+    "lIdcRe+fBQ4vjOiw4U6njQknqMybdK6rOdSGNHZmjE3mpLqEMlswChLh8WjZ2O8oCyea2YkKc9G8IockcZuArK5ZNz5li"
+    "UtxHfY6FkppilOvXYp1CeH2qALvx+XzU4m6sk4njANDZQCp3xyOiVSjcgb4WMqmPjmfreeOJTEM8PqHaoT9vcTjKZgZ5X"
+    "y+vQ6hynB6JerLVk2TRAx+pgd2KRjNhKGSpvbN1eMmqNtZsE+AWMpG/WzxiWCO7z5lbqmxLkazqrdTNPjo9Z30qRKWEEv"
+    "6a+UPIXMvyCNcv/alGoMTD0iIiWaFm/dCInwVEqK0N2UC8x8GyXMmxRZ45ZSmAlGJA4Zj3Yulf64pqOZiDAs2G63SIDSt"
+    "u/S5S/yxqk7YZCAyfJQIVQCnNCWiumXVoP/4Exzs0wGl1gFmUtlewbzKeg81aJZZRGOqPB3mzY3IC2MxvhHkVorIIYh6B"
+    "e1C0y98jEbH//wsM9CW1ZHeFNiNDc2Nqux7XJKj8Rq2RZh0ujket2Kc8IHXFd4qkTZu+ifWrbI7yBSXtJUEuZnmcYRMvL"
+    "KEbrxojXC12bLO/ANAoqEtdeSVS+RI/VVFzA7SHeGpr2V5QprETthGNyg+LzNALR5wtoPaAJ7cb8CzSTqDNRfnqKo1G6d"
+    "WzfNTvlIFCrfXEkU5Qnrc0SoR8eujpX6qt7lAGSLpEw550IE9sjG1BARWNAtFIop6sKEiXCHGFI9g2Ntk3ykTjiZoZMxm"
+    "N7joYUTrLnxeMSJvk8ohHu76tbBQZ/6Jfdrqp/1pyjDLVMHajS6QwtoagUbyo8OwkrWae4k1EWy0i5KoKSTnGkQXRKbTb"
+    "9WXGfjrcFAtu58+cdVnK1u1VEGztDOarkzQzMeQaKMTqC3Xb6E+i85iFz4CHzs3w4Bw4CFfBhBL+TYXO2gFLylFWBv2BO"
+    "Zv4pNVtkdAJshi5Gc4vVX3tztp6hX8YOQ3q105BeIQnYan97TObc5JgHh0Mr0bA9Fwn98ISJGd/gfCzxMsMoN0ZllolTL"
+    "B2w+ZQIgtXvp96u0ZxH2UH/ZDQI+9oCvspBMsAExIChuFsNchwveSaYCS39mZgv5d9nQF0oQi5VZBVTCRclGig4YTAhem"
+    "I8qDkzqsE3vBUgZPtrxf8uyFHyh7b/Z9VBd0/H9cW/yRXEYjfNBtd5Ti7rI7R+h/gnwuO80Ti+hn7zkd+4+XiJKh9m7yK"
+    "L6QVpe5SLhjnGpdbUkETemVwdoHeMOHIzZNlDPLH8w/m5+mXV16fDNpTDDbI2fKnJDwbLd69GbxgCafXPtJ57qnLHPXAt"
+    "48LL/BHjwr8rS1ElIgOjA0k3ZzsKiAdqjKqMNhmpkAYKpTfeNn+sjZjl+5xFTPvjMd2tyMyPf4llu5Zz5A8bAt9K7/XSe"
+    "SB6O5huzK4x3MH0tKKxKGbYjDOOCACwaLUJrtmOyDRRxHRB571hQsxWQXgET+Oq/lbt2QJQBeiQPhCjHE8bRHeczLjT46"
+    "noGyI6xhS+oDwiO85mF+2HHE/7kbcjoRb/sg8JsE7/CejYsDLvcJt6QoKq3lvLMNIXRI5xNrF8CtjKWSjzZsHCbkrGHEA"
+    "aai32qDUQVna1F5MY0xgM8maW/ts6JAGjAAuAgdYB8Bg6OdrrhdQ6Zs",
+    "4f0eek7nxoT5VUuUtyVEXxgDNYboTUfMmOabgE7UOCi0cNAjzThdEUUAXQFjqdjBQWMQaYXNyrbYEGL7QAHY/zxrAL9B/"
+    "38gLFX5XCn9Ku+8U9F2a+5THAoM8V6FeNAqDmAEl/0zzrVIFyXwAVbehlaqs9o612X01X1UzXyCtU0tBc2dCwOyUMw7r3"
+    "SVa7o1gFzjU68rAKSDOcRhTZMBBwWUu8MbVrQ2c4Clh9nKPNCVeoFetL6wbGZsNXp09aUAAompBo0kBWixFRw41gJ/U0x"
+    "03SCqemWDda3AteJIw/GNU4sYMtl+rjkTr0VvcY86tplMNJ/hok4yVimT280bLZPw6XrT2oVItyWYTb3r3NaNHCTxqpJx"
+    "FZJ1r6w8wgI++11xtEe9RNGj2h7Gaim+A+s9EDtj+SKgxrZKmss6TNS7Uw6Qhes9sYjmXLVgfiMWZRUjYicROOZ0KHOtM"
+    "+dE/tPvJH35rMge6XbgezaWiE6LiR25F5UkzlTz9+i55wwLNzpPbEcnbGEs1mGCS0xGAi/zGf8X3gyf+VkbGgkGurid59"
+    "m6M5cH9/xX5Igr4VVqilkd9rPnLpxANYQrSQKpXlR1rs79e8Ta5UzKDggDw8mAmPEkK6hTikydnDgycxZ7aZP5XGzZPRV"
+    "nZIiUlk0aRdkoHTpL/nvOPYWgRt7XwNyFz4A5tF15ap1CwkMqYudBQ1BeEB+SMram5iCCUW/wpKo/E21udAcP/XJgDWSB"
+    "OYmjKXvsuBqr/cff2M41QTDkb0N885eD8vbvlkkssY4xlobKXEE1LancXQbMz+/Q7EotGnot0NvKIOYOJ4+ywn1axN5RP"
+    "lDjFPkTYyoaUEAxwt6bqCkAO3MWiGEVU/wmrnv58Jz3yiGmY1Ddp5RE8zgdTawR5Q1eSUpCQwB//xgIg84Nw/0Pp+4GSf"
+    "kRc89Z8cBPJOJl5ByfA4qYOfRwUfWlWX9ysQuAitY4XWU7m1ukoUa9EFFhjDivu5XmNUm7Yr4rmzDw8azTDF7a903NJHL"
+    "ydI5DsgoWIX6uh/+v3FnVPdY8q+7jIVjvs2vcA0ZxTFGuNxPU4FP91Klunsf6y4WGkf0Atq90q2Tg7GRQAM6i0QmK9jPJ"
+    "OZkpxAIXmS4pkZdHgg+qF+KMgnSnBiXbgr+KBFbo6q2S2N7TyFC9k+J9g+oZdOH5V39YsMVlsUA8bjYV2uOrD3Azzx2Mq"
+    "pk/VFK1JU8Lh2PDsY5qUPFLJGA3t/IjjTAcoNCunxkoHOasp0Kcko3Wzpef5qEUxxsXn0SyZO+dsS5LwXOSY7gVqvMduX"
+    "91VuI/5XuX4TjyprsJLO/9M5F3xJR5e0osBlWyx6jc49zfHehn9gEN2Cdhc4YmbBNm/+GS7IuxhelkJV6+b4sC4iftTJc"
+    "X2bowDwSZefnC/UngX9D9MyUBob129FYYAWhCuf4sv4m5STWFL4/oyj+r/HR3jNgX6YPoaTXetXTF7g7/OIDz6gXiP5hj"
+    "kDrre/T13WBf3JqEYpXX0QroEJ0iOQgprMtwDBLvyfW/OfAg51KEqrK+HGF9/yeRGqbx184h8MREy6Ya373JFPPQsqDLz"
+    "NQos/vd5yveTzH5AuKVeSxlcfD5qj9CUg5KpzIZhlvEvvZPYjItXDQ3/oqZNZceMLVUd2c9qjQ6JRmIJqaHcigxPXtKPj"
+    "qqcFsRf2jbKPyOUH7CmvHtcdd3G3GR4DrI1aBWGOq4FOT19FwY4WOyzGqKIcLMfPw9OB5fBFjvY5ooznDqZNUuYYCQGH8"
+    "hflNZ0/2xP0Fw8XSUCoKOmkPiyucKsO/Q8B4T7W6uyRr+JKIpGJ3GtgnBgiENsHkMPAcGO3wmB4RCaNgaaUlkANlEbh3t"
+    "+slNQwnA6sNzW7B625fqpno8sV0Tz2wuj+CmnIEw+f+gdmpW6+Jvp+G4saJHovbaZWH5wEfVG1hFZtfMTtjm5UnEfuL8s"
+    "+LC531A9OgdblJgLUIUOE0murJg4c07Hl53ikmVd1osKk2NPRMJaGuOO0KKvfoJbhedk0tloNGqlSGRUHlmdf34Q8coyw"
+    "sKIbreC/Es1pWVQeYEgjSOoURvgiB/3pLDjGsMOBOBb93qRxTnmankel/zQNPfNUDHrisCdOgNjDVf853MH1s4H92nmEv"
+    "iFNBGJ20D866vlP+S9+3fIab6rxmA8SmK2nyRl1r+1Nbi2wv4FEA7V8vxMcDz/yyfAYxiKWAMwl8snlmYbcUc8cHo9xLw"
+    "KIJryKOU6XnSORd07tAzDzoomIRy0JRdqOS24dfBO5fkEp9+lkYzSp9YPj5uBOU69rv/Rx86Wdr/TsV94UeOLt98Dj7NM"
+    "797RX657lKv5t/jhhNOlqS+uQifx3zu5c3YWlOb0z5dM7703Rz12Mhl0IlEqmKAdghF9pH5i5Xou49cFKO/xxnW+Bf1Za"
+    "p7ZLBSbnI3FneobHupcBNo7gUHWWC8y3FdTxQv14aXAn0uDeX2PGD0w/b53liV0oA449BOmC9hzf8fOX8QJGuvF13tW0i"
+    "kSBq0aUu08DpRA76GvpYTXoB/3c+377mFAbEFhDZLvggXJvZuKyVbt6cEMFlCjj3461LX7XzYI73y65h5L7XaNJqTD9L0"
+    "J0MKoQ1SthV8j8MCOQ24Pcq1GEuqxGm70KVa/OYabQAwlPJgXkjmvPgy4BlvAx6TZt9tlVBwVtsl7RFdS+76YtwC0XIO2"
+    "ra0DmRGZwT+eQqu+0j0OlE4ytOYrs7lfqtMOmh7dzCQ3CSwWCoMSc7DTP+uxTas4cC1w2xwKX6lhgQCZaqLyVTY2QwWf7"
+    "aF1L7qyKDWJP28VR424BdF0lB0eCji6xxSgO0bGmSZio4CqSpqxUZbRjfvb84SE5e65TfmmDyQukf/h2h2ZlgHslbd6bH"
+    "SRbkyXm0azr4QfUa/rB0+WwxiR+887y6dYMNyMujLXqDgSctrGq5k2R70CTo5wP/ZOwXTQYHfV6YZ+AQuX/ehoDWNTNz0"
+    "/jIdFOirf+G5qzcoVOvr5AdSpt6GwDMN9yK/F9wNdyG0/pNWQDKe4A2tK7EZW7WojW0AYaT4A2vLkSBu2pTN4tvNdoFcS"
+    "MM/Cff3CEiRHW22cyo1hJi41Ur0YGllvnNgAsQYOo04XLWRJ/53TmX0FgYBuHyryacWpXO+N8oeJz6MQFitBRQdNLEzSt"
+    "4qnv12JOQXooRZpUTVYKNj7riSXxzNy/IVl3yHsLJUuFdad/JGZwB7wFg2iOhkknPW/yEHafo3nZ1O6m3f6RL2adjOtwk"
+    "1TJNNLNqE6sBPFay8TRJ7rM0EiiwkpxthLx3F8v7oRjlc24zNd6lJSRSiFFEDdj7ol3tINlIoNbupwUb6LTgUhlBPN+G6"
+    "34pNHngk+EVooxOlDGhaUZx4UVl3xr7HF1hPsguWwObLkNqEH03Acl6Ra+09GeBk/fdAZEGUDUzMWtwMqsaaB7MxS1PD9"
+    "9+4RG3oUqsVKBTcZP32BwwIYGccviQdPqVgvLjRZu9UHYrSQrRlH+GwxAV/FRtstBcEvzK0B5QJDK+lJumTG4yta3Vzpl"
+    "w3c1JnOgUJym8dIcgQGygW1yyYO4TGDpfUC/Ru44JpM7hPE+09/1/BZ1TwvbemqpJvTR4Mbsy7I/oUUiQFXso6pnhhU1g"
+    "ThZeg2qt9lbQlKUn9VPByMrMxZugCrs/CCtc2Y6b7r9bn6AG49xBmr1",
+    "G6A6liZUFltnG+AbqC8zKcSTVphfbtqj8GhnT008TG1XXb7BZyAjLqBSzZpNrWCOc8jx5XCB0CP3IUrsZ2ribbsiB3OPs"
+    "9rThjtlMp40vhuNr7iCVYxAis+imse9v6/UAwxn19j6AXc+cjSgFdb1+EhgAHKiASM4dGJ/f2ZKcOxoZkWoqHYxiB41ad"
+    "BEoDX8sW1NedvyptGxQlAP28bAQth2uVhZ+pTSDY1njfzQtvspg6CaNkRUU2bQBFcVRleh79Ot4u5UkVG5/bGm/+qbK/S"
+    "guQEeTlshxdoeSm62hmlPr6GcuHKVHgsqq4+umij7wm8S9YDS90AG6ZlD+5CqZnTw4pgyBzdHX9zzWVY0ngyhfE8RaRZK"
+    "WuGLwHzSs9LeUbyKXvPoafOv25egxspjPCyHZj4WtDeHJPJ+lJ4XrdxAV+iFm4281g7We3Q/sRjEe98PPVwY9Lbp6hVyS"
+    "+vuPQ4eFOpi1PpASPCYRe+hEWPppdr3dH7OMnpPXT8nKxoHq89tc6ZB1xUnBRh3T0X3dLJp0TD8g33+ScMtmugTFdOJzl"
+    "sUE8sTp2/541uuxwjWQrl8l+q0TGi0QItL3K3G5eSMTqJBF6e4hd1UacSLMgTVvSim6jkxlhjTQ+QdtDAIIFv9R03icRc"
+    "1+Ddd/upoEJ76FtDjzmef2s9Ow4HfLAfbIjDbopM4bCYNauxFpIiIKlU7o3FE+eMpF3PrCSJbdcbLsHv88FCdq7Xb0am7"
+    "NkiDbHE6RR83QcIsqxCHlFrjmSZfZP/OR3poYYt0NJZ/Y/Zv6MChaPfiSUDZRITc5LsmMdI4Fq+9CuaEx9YZiFsjVquji"
+    "GlHIfZV8SF6Pvf7EzNeegwiqKFNrYKdNGq5NUHGFjYQjXlJW8IGnuIMB0c+ERIyfronvR5M1MdaKFMRihPvMWCDUneruT"
+    "rBvFkgm/aod2w0tXyrq2Fh+M6w6ERVI6IrBClo7uOzvKNDdkaHoOQ893llD2071R2ev6w/DHTKLTlbjL1Q1OMjeHyE6bZ"
+    "Vo/v7/OD8ZMP2RSOiKhtDAtGggeh8w3GEXfszdAm5C1tWuFvlv0yGOPYdznREld7IpriQu/OIP4ixJndnWsZAb6oNeXDU"
+    "PT0NW0IgrK/Mcg9E2wKtrnzjFKPCS/wzLxsBm/DD5/4oCVWyWOXZCZQ2jbqnm+ej5kQLyWJxNuC45bihdWkET5jXZ3TgB"
+    "KFGqOCJz1LZfa4v8FB1qoYe7iofStTHA3xaLeC7oRId+E360aKtGA/E4aTJBA2zps4I6J/0kPu0V1OiVpNYNmyKm+NFNu"
+    "sO6GgWGtn+/vIsBoW+/wxQY9mZncNN9/nDw/Ks7DzHI58iKLQXQSKWNLLjFlV8vcNyfSvQ91OrKWXbwHBQcG+eHg0LPeG"
+    "4eaYkBGIwRm8sNhQcM6yCNR2Ag2+y1TT24dqbKXmzMLgzj2ZK0KTHJGQWjQbAWQH5kByhno/uvDkm8APc4PNZKIl3O51k"
+    "K7s+pr7G3PN0tNLM8rkxOLvkGDrz4bOo9K3z/DbPvMm8uKWWae+WsZ1OSHCvJzvfZiZv3psRk3PxpCSocC2vi/JeOLdxj"
+    "rn2QzcpMswtj2nLQaIJ9AF5BgG/l57uumjPKiasHL5GNanWMPobnXGvBhoijiRkedzffye9pOOGQGdTPXkz6/hqdSnwup"
+    "24e9FSrlYvyrK4fQvEBIUnuvmR9s766zHlTyIvAqkt6a+AHlvnxL6o6cx1MrjWm0e2563tF1CJ0DCkTUyjPpDqHrplA+b"
+    "eamN+p35a6S1gk1GxaAQolp1AzzH7nvXT/OCIdzvp0hev0eeTrABACVDqs8372OGVIZIcloLcuwWh6w2S/X1tpYwhCsx6"
+    "aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuMdZBLyBJOCpkGw1dDi6QwMFZdeJ86"
+    "hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VWrLh3oLEochQChUWSgien7jC+8CYsaCU4p5QkfJMrfYtJHXXhmj2W6FAHWm"
+    "C3vviWvktGu1Afq6eZ3ggm+IVEbulTSEtISMi26xc1RbYvCnOCeRH96H36DpRM3sx/ZU52xNMr2O/pEx9YoAw/DdlXBZ3"
+    "+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGLJNEidl8lTET9gCLL2g/2+Ik2dqgz"
+    "DCh7I5sqlxn5wroi9pAOH798rU9oos120z4r7XuZJf7C+tMvfaVeci5kfStl7pjQWBKtLLKrvQXpTaD6/XY6N3XWQjpSL"
+    "X/1Ep8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05PRX3/qeG3/yk+CEKlVCI1QtD4exl"
+    "bRGrwt07qW+Sc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJbiGDLqPxfXMhoMxLcyei4+RKtKMotBmk15APHIYjJ63ttGz8t"
+    "iMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn+lYOMRdNhBlyokTqzft6zI3Dg863"
+    "0g6/vrettR/oxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/TQAZQ4EP3LYVnsbH4rFkJMRcPojeFUUHRAxEjRGc"
+    "SNWwloCULWl7lEeA6xK4MDPx5Muwo/lUEpwcFWAVol2EqsGn8LM80k2mxuqhD7C4+bJBE2b1Ya9WO2zCMqks/WMrHONKf"
+    "S/eLoJDogyk3FHMEjT3hK5KOwtkdrMs7EEcxYDswVbdvpn9QY2jEzBGB4rdAgZNMgo07MoxyA3Kj8Hva5ls86iDwo0XAE"
+    "AJBJdlnb7cD9s68ws+J9fk+esUeaUnMsyZdb9VuI+3QcFr75vNvO8D1q5G7ncbZRT4QoEp44O0htuqH0z8UHpiqjwvfau"
+    "ZedUZPBf0jltW7Kvim3R/gNmRSbphVJfYRA2BQbiOh6pvJ7jmn7HswmmqGZ7LZDh/9Y6RJTxYzZRUVQU8uKP2HEjNNbeO"
+    "qBoJ2xGmRRnqLRiHBbLT2gb0n2ZoN02i6yo8YQsiauMDuFoYJ5RDtJlaSvPqCNVoHjdikR2B75uiCMUhulZbKKG/l9n39"
+    "reNo6k+31/hczNyZARrFjp69KR9eTizKQTO9nY6eSMRsemZcpmWyLVIpX4pv++9VYVQFCSd/o5X2yRBEkQKBTq+tYgGz7"
+    "neJTIpaJ6ltXC1M2w04p11VPGpEnKWQ1oIKovCGuxPd7rdempYdQwq6DenN/VMXXUvZFuwhiQrsn9NnjIs5+dou8sFxjt"
+    "bOjlrKHl9q9wmv1IXG3E9JW126uZ0Zc+rvoYhkh0B6k/dhSJU96wIt+m0aODyz79b7fjEN8x6d1dx5fme9w10jq+WXKhX"
+    "juNL6AuXLYRttTuAoBg5Euy39bMOcfE97zhLu1wR4wjQST9Qw1QwaNdymjjupjVfoh2V01ZGCXfoPTMGbt4wAuMcOmx5O"
+    "F2ThuXByxfmGeYgAfNUh9XonKOOU5Rt4SiV7XrTaHm6Yb5ea78HG4F4eTbXfZ2P58iwe15zp9NDOn5DhSM3DJmmlLlTNt"
+    "dx/vHADrRYc8NmyhKWT3J0P2iNe0Er/lz7yyn+jNtz4fPe/IImrn+nL",
+    "Zxr5JP1cycQ94yQplN7nvCECObanalVGBIf6BBOUP1IU6QpGE5C6vBL64vg0FwvpirJsG+tKofJBVK6NKbRDlP0uajI8g"
+    "+moaNoon6kxvTBzuXHz0aL0VRCQSC/05/hgav/9GlfqORZJgF5n0ll9r78p82N68VC5RZznWM2HAnj/qp+aiUGEtqWsm4"
+    "AibztTRoQ+FtX4do//MwilAgkD+k/mK5Ub/3UFBz2FnGjRln+FBHQc/JHuCKkFlZh65Vg1+H6Axx2xnKcFyEOBMN1/JOP"
+    "At49TAly5Yv4BBu4++lnNpQ18poQWFlCn4ozrEUeA9NlhaKdTq0nmZNGlRfcNgEq9R6abu2EJnkyU8IrDB6qe1dqpcvtW"
+    "EajJ78QAq4WyyeoIYwOV5XvASHu/N6lQI60VuzGa27bRsGDKkw2yZB7G3KyR2lt9vJVB8xfIxaVAE9whk5E2C2+BaQ5Rs"
+    "sNviucvspkcnV6Wqtp40ubm/iKNQ34/fB8Ou92f3eELiPdV53qw7nFnOkE//qIa9a08UFWZt3GMWrtoBeFi1HeEY53LY/"
+    "iyGCG0Et5RC93ZaDgg/gq+CX1FKbfZC9I8mvekVUYzod+wJoX9rV5+SGNmQOfa6rrlv63dvruQjhyn7o4A2NOGRo4qK0Y"
+    "LZ2vMHK802DZWAiX+kA1kg/5+z5NBb2vUUyZAmWXe71VEJvyJFFvYe5vTLXpa4CDykG9hdYtn9And0t9nqu4ePHYyCMNL"
+    "p/XTT5tLNsdX6NO92fGmYzZ2QLECG1XdWBVM0mn8QrkQDGZr3JPkLygghEVr9tuxt3N7VVQx31e7v70Os+IwK0MfkRTcr"
+    "D7V+j4N2GO7r/Pq72YMWmpjs6zeyxz/3y4e6xjbpSbHyxHJV9G7bKxYvKPq3oYwPhZsOCjMEiveSrtdxdXZditstXDZf/"
+    "/ya542zK0f4MQ8Up6mBSfwK1C+UCLIAo6px1Wjydre/J5KqUHBQBhqkK+dEJzPnZpK605yX1riwPSJMV3BrCvukH+L8eA"
+    "t7f8Jn2+oVouWbvO/bsfTJMcW7AGOOLAsGUvulh3dLX5CS64Py+xm85knPF5Hdcm+s8M1XiDgCno+zYCDeOvyzhACyaeS"
+    "GqJ+ai90uSyFv+Jo66jbd2jBgVDwq1GKYpWwyvSalIZtbWSIuG6BO/I/u6CbD76o2gN1nWG52FpEH+dT8Ay9WpvErTWdn"
+    "KqrKFnP6WhyC7y0ZXNiC1IFVoUyQpVSgYO86qDhN61kNNTxb9Ua/X2rmYII61BsSW/jDZXymiqo3VLWBzLm2rOBgnExQQ"
+    "lZjE4FN63kLlcYO/MPBp+XEn4bpOdE1tZbSGLFK8ErFsibGRTXBri2HZwiLlK01TgrGyF+qpPrqbL099w9jvae8ORph4A"
+    "LQLk0pODBfIe/ar1la0uI+Da/M7bSNcOjse/FHhSPCGB/tDAQ8eJPKMBiyS1lNDCSlDUt6cmt2kw6V5l/ae7eyYk6LX/d"
+    "G8cAgwkw5N1SThmsYpCvDki2k6z0aoxE2k5BKd1wsE9l8UHS2wyW3idLuqDXmfNngILSptyuLPiIuDw3+JzPMEld5HDvV"
+    "uxAWL4EVUICvr5bNp+eZSf47rzKdwgSrA4WXUx89t/Irzfgn0k0UU03/UgODizFulE02bkKRzrzj4kCHfVS6m3m2NOouZ"
+    "a9dByO4cxYRr3O5dQGUInJj1vVFPJ/Kr0+mMBKS4hl0VzIFxtOGp7rMyT9Eq1iF9FEFOosl/TweSRCxAbly4o6//AZVSC"
+    "A4PfZWAXuEfziek6FnAq4TaiEEanz8jZg4zFXtb8KIRWFx17mz9de431zPvBxWtyNyuxmxpJv1bIO9xWSk8DWkGNQIVYn"
+    "ny4vHj0WqRIJxmkzy2spwT7BlDilEmhIXOqCFRIqSUXueXWtLXlqb7LHrS7XTbwTyd8qOw7ulL199Woowh3booqfNgt1K"
+    "fCMuH2iOkMFzrIF8NuKrEpjpGctmUT3OtEvWEazH+H3g3vYoSH1I7pWkv1cDrA3No8tTcDuuKaK6eFo/qgRQcOTT05DhP"
+    "l+a2jrc46O0ddMCbIXCzV+QQZ9CHw1od9U4AdmC3pqdaVOYn6RgcuFmW+o2kzjVKxOsopZ1FLiXQuDoXMsJpbZWmG9Xb5"
+    "R0DHlWGAzbjd6lUcxcPSMHQ8EY+hTaTpQ89CpzgYgyp13qrGF6PA0HK6v5+QCR2t8SqPfAibKdhNjjo8LgNud7sqBfKAI"
+    "vzyiPlA0xsn4hXeqNjjZOPH9PKkjEYIku2cRTSoxRQQZ7gXd2Rq4cI2/Bfm6dSv4wn/Nbs4+yIfvjj/4p4+6uV5YWIxP2"
+    "0f4CN9pZfdhjeAmsnsvhXwmB9YuApFJWTjom6gERrmAKIXwLvlpgpRkJL2t/wwbiAm8dc4aBYVLMFjo6URg9k6C5p6MS4"
+    "C88XzdanUIeat/vXVXgQ1YPb5BO8WQWMkRCZV5AZGDyBhAWtBX5XSExvu/cuffKT+ZSyFPbRJbUtql7zO5sDZf7MQQfhR"
+    "2axB/SlHzkj6oBu5G+gZREeMge8vz/kwaBWqoOf/scp6mq8L77bivH0Zl4yBx42d6Gv99OU0U3lzgeCtFIif0SBBw57jO"
+    "nmtoCv1Ict+5j7+z/z8Cvjjm4d3N/fAoqa1euvnGGRp71DFzSiYyOzSk85xs7wFfmP1PKWGqo4sp/2blFQ1b4DrkBAWrS"
+    "4Yljrb4/uLtxnmB9JWfzbaWybsPv5wGFSXNDc8i4AZ9Ty1BB53nI5EH3V56p3Ci/jq7TvOPGt62h8C6FJHNpJtKR/6fJ0"
+    "9w/amlfTT2iFULe54nw1Z8dydd6RkmU0sBMgd8RWbFrSWzE2V418i0G4n9L4PU/AAlW+epfSuH6uzO3eCe02ASspLNGSs"
+    "jRRFQaiMsm+DxbuhGHGvFpJNldP+e3znn4qNg6wXZqVr1ihEUBHbmi4wB7tlYlM9Jg2xgnJjHNmYfT0cRgcAyY7MNTodX"
+    "hovjJltjGquAfFkDEsvgkHy8wcRrRewD97h3UppYLFCjo+6G/JVV2GW3aZ0B6ijQ4EbrDsfcqZO5zd3N8zjzByJ4xNJE9"
+    "L6KNaabBJoU5Pyq84GtwON4nzeHygT+kHtHBGKScm0VabuN9RzLdL3fSNTwAGS+pwOb5UYExZDr5ktMykFJUODEPsKHp/"
+    "8IanclXtlbOMKcWuEX5QrGxHZr/3xYL2NBiBpWjiStIfYkp/z1Xv65wV15sU8Hl6sa57y6u5JCUTodD6JVtulfhpORyBP"
+    "VuaYj4nNHUTWc1FWOYrLtVm+Y3FnGHJ85MrUfmu0h1ensSsmhGhMMIAhkXpU5XMiKzewda4mPW3uvG7qkk4kYvOcEvs13"
+    "5TlfpSmSuVJP/uG5SPN3gY6+9NbYkKEnYzlowiiVZCcYIcXNL+IjLd2rHVOAFRLB5xzxs4x7bCgRe/6p6S9MNEiSzkIFI"
+    "EiBJ3ZKN8mPQaTIffspHruB4wZ55vovr0mm4597TYra2E2/qcKulL9/aD2PZzaTfMoCouLiapJRr3PKfvNogJPYL/YVkH"
+    "oXX+XKTzmyO2Y0C963AFykK81K8us8l5hMRDLvQ6F9hHQJfL0L2sU4kGqZE5B2b9RYhSZbQbDc1LTnkLLSDVgDgfwPQBY"
+    "J4D/XBoBh/M22Fv8JLGRMVGg9+sxsId8xty4aCikrJpvpJyDKGfD4q8",
+    "NwiOAANp3y1olQohaRsa1mxi7xrHz0HNiAVFUkGDqEWNQEky4uBzapKc+iaAbYo7JkCC1PYlFwEX7LPgOAGrOpLCQKm54"
+    "6en+uCK6+YNSLZc+mJA6RVOdpqORhuEsDp8YF8aChejx8DEkXGfVvXAq+wPS9u+FlRbqa+Wr9RS08xihl2qN1UPe5waTm"
+    "0phkEyjLZfAzCxt5cN5sOIcf6uapQxtsED3YwWCk1rQtM6KOHCHpoPJMeLuTBWA0GZhg0cY7prMLCjpnMI8FDRzfrC/OJ"
+    "cjKB3ouRhRsdcqwsN+YpOpTxGhtxdpHn8EAb/SCfnpsVCWZlxxU7U5QnMb1F9Nb2ur0qCJn1nGLyGC7B5rxhc6Ie6BwMe"
+    "Kmr/FkatBVdIVfrlRyTfLlq26dq9dFGbTaUy6GoDnNYGyfXGBnSav+Oj72K0YW+4EQZcdLP5Tztte1htauT1Lrne3EReP"
+    "6CB4kjNxkWdzG+MAieWq0HwSd2tdpCklTph62aNlZ1j9ea6sr+mw6G582DIYT+FgtggLoeGmUsRpv4aFcQbJhfyC0gMm2"
+    "TMxRIVH1WDUZZcNdOnaMVUlHI5oGhiGy9DHQ6eJv7BM/ReCMgBJUI3UuZmaMsWg5rOZD2FRFYv1cfsnM13rvkg+DhJciE"
+    "J4aBGC0DSdsDm6age1N+xH+Qjn4pXG/dx9E3b6d58x7DC9Lp64PG5Ouz6WfWQCbRvztC+1EPIrfEgAK4uAhuTFvPTKXzG"
+    "zcG7w4Nif3jku+lmwZNcGQViRgiqF8TAekbmAmIH3vLGlkz3COmCS04yKXUsM44Ex69qXeVIkw6Ugzf2ByYl+khsDRjzU"
+    "YM8Jzn8CCubjp5nF9vQrZEmrytyRp/Y6/bd73Zgo3gDHscC2PS22JK5s+wPqLi4Z2hrsF3ATeQpIsL83tc87UQJZAPV0Y"
+    "ITa5QarYyy0HmFjr9aTBeTpFL+5zVYzIYrBOve4YaAv8BKgF0WZ579/KMGK6BcjFfybsnk/gIUUNqV0iD3D3pV6EMauFe"
+    "6VjQyrxk7y56pGUZWpQ8SrgAj8yRHEl8Z7xdGWGocvLyx4egIMkcES7BO20IxTNxCh0LUA5+q/bkYGvnY2H2r+zy6Sep2"
+    "Jg988NC8IXZFt6IoNd2Jo/ounDzXitX2BlkwWqrV52H/Bj5ZVtNhMk2bKymv6yM65F36ZNgWmV0YYoY0Yy9lfix/om13I"
+    "4ekk8BmwSloa4FSpScdfCGZkujjEwqdp/mIHzpPxyU3/QjXW2NbOeOlPmOYP62/OCSZjkRHvOtI+guKtr++pnjQmwkzt8"
+    "aD8s4YZyN/g0J8NSLU15qeFfPcbwmwzeaqn4lOyxWz7++noTtD+xRPHHJv4GMjRZp9bTpItGZqHqyT1bJ8UYhaB7sYx2c"
+    "PTitspELfr2r61vHj5VBWS04/qMnkTiBIsmJRql3jKDubUI8b2sp0FaWbo9BPMEpR/1TYuTgDSVtOW46yNVod7VqP7qb+"
+    "M/xHLHnpEftpgVnzQHVaX/C4rJRDbrBp6NACNyXEoi9g1pl2TuPgsJB3fk9KEsgr0yoLXCtTfgk8l2den5svDna9iuveN"
+    "xvUz8sdPrlVlsuUo5MHRHysWTwoJayslg3M2pcIlPLWOR13RscVViyh1AaN6FSDVqx3sj3lNQODQdS5mBeLWel28EP6dI"
+    "hWYCvE4e6kbltOuq654yfGts+6b2vnmOsszZRuTa7qrdqrd2kH0DaRSiUYyemGa9w5QSyDQV/XVQYZkZWU1W3YXdGNOOm"
+    "VUK1oLmgKDuSx9BgYL7Bv3QDeKXcVxue6Ka2K9hv5WtMXU4QiQVCPduLgFXaM5YY2YBfahgeuhROtBANnHpImH+ZfUJ9Z"
+    "/I7C4A30eOwB+H+SW+3aXn6f8FX48fmiox071p5LvIR7LZmxKYCd32JvZXsu7dtslZdFPU3O0xZCZ75fphzN6C1ZIZ8OX"
+    "N7J0iQjHszNW5G9GFnuFemMvRgpzQfobBA9uJD+wUqePzurojWLR9OMB4H/R7q9LDi4AHsL/6pHxvbKriR5R4PZ1h0nzS"
+    "EH9cCWtEln4PP2s96QDs/bdTHVvbBgNU36dICm/476mEpnmTbkH3XLFp85t5fOT9x99bTjJSLd6GN8dsHOfk33aar0rnQ"
+    "gvsSjrxeVVQX5g155qal27moBtfEZqwoPi3SSsmj9G91nrqT9QE209hmlbP1loxZ6vqEW+lAGWnTWEpXvvamu0750GPA5"
+    "i5mwYFthZYMiKFd4WulLjjXQNsjOg43CLZ98IxKcSnJrYi731pcDhZjfqIgnl0Xgq/uvHXG9d3eDGb92YRvO2NPhl0ePH"
+    "2/ZT2Fhua4rATFF2kT9wTAerPUbsW9etzzJk64MPWShfHMpxUFDS2moE048bor89sUNKZfrnTn8d/HTZOh+1pGqvlIlN9"
+    "rbccWOVfa/s12Mg1DaBEtbdzUD/Zi6g3Hzacso2li1xB9JriAwrCtZnKXoEgsJUj4SsKhSKXICKfomnkixFmkFNjMYkvT"
+    "qirfwlMdQdQT0XsruQt1iq37mn8s5JqEuUmzt6uhmDTE4XK2OWERrGb+okNLL8BamjBFW2wjFKDR2IOq/DnHZIF7HFalw"
+    "eaGNcvJCeY6yI/MagFooeOGXkOhahIad1e59ym1h0bo92/y1YgYm3XvS08RkqB0+b/ekwYbSjfsaWWkT+gD07BTY58/6q"
+    "a/Oxh/ScLBxAxrIhr+iL02L88UEjkbvoC750Hnyr6dPUeWhHbR3rlGDM1dAPPAt9RJ0f2Yb2AO6/do2d2Lt6ht5z/+iT0"
+    "fia2EaGxp8teUsXIqU0Q/aHEvrq9OurvPEcZj/DtcrNghBe+sN2wuxjy85PAZS+Beqn8fvf5bVKuZ0Z+hooeRCq1GlaSU"
+    "yFvuy6IAqmYsQIukG7Ctq5Li37LELR8EsiPa47a5pW+vhUipQDVn3NhrwDzx5SOmVH9GD6vBf0HzRil0RMKAhVcXOB3+d"
+    "zEeIXA6nlKdOKY90jmyH7D5W7O30PXFuPywQGsjCXFNmC9ZKzbxfCzUDc+q9RglwlAt3IEdFHygGRbxjFzEt8B1atLKYd"
+    "yfPU5dzWzGA3d6Oy6PzgLXwql3BhAYy2MRc9rpP9RkL94zdhY/sNW6ng4UWK36SIDiF+JE7fNVrXP1Ys6bRk9GTo6fh1Z"
+    "OryNCfp3zilbgZP+5dKhjPZe+jGfeulrZg3PjpyEX6XdHnTZ4vdid1d5pvf3qzq87X6nneH8zbVyYzR+aGNta5yejoxhy"
+    "RfHLV7h0t0SLM2r0bk2/3bqI4nON3hd8277isJ+ZiJR1HZGqtvA7XnC3EG97JTuZx5MJO2w6j3XLlNDH29hEGApMuCrUV"
+    "aosnZalyKxSZY1JDfP2m+/uAFlBycQH35H/b++ks/rec6TXwYIG4UjD3Bhu1X3AykdPbrrMlIyLKF+q57dcAlXSPqPUYp"
+    "jCtTKoOJvW6BQXpyfD40zqpe6TBtqUE1AUchUELxyvj9ccGbzUvjlwCvjMvzj0dYL+dd0ZwrpLcMHR6ZkbjRHoOahMUJb"
+    "0kDAaIDBii5I+kVnJNphEp3twTVORW0/RETJZLM7dBBjTBpMpKZAHWb2Ak5j5xEMboVNZMwgAEQlYX2r3zgVOMy5Wwvxv"
+    "wKp9nSPcb8ANRl2vlI2mVjAajtU+N2pPh7hYqWI/v7+nsGsatG5MqOe",
+    "OIN0A0jeujHTpQlBWO+rebeR1/MtBKt0OzqE0Ol7zuzU1vcB1eWhq6Se3vpzATXtVx+vUwEq2SjuZiNxZIVNnRKEDShC8"
+    "lXOM/Ht397p67PG164aUNZ3Td+LZ6M2IsrvHesx0ObDoLzKXWkaSxvOEle0RsVVv9LK2kSNERAiCae+yVhJyaO6SDxdnT"
+    "3MaWIu0hnjwt3bHkO4y8FlpoYlw3Inq/FPLjbO0BPm4YXwrZPX58tRr4SrsdwIatveB7FV6Zy4idQV55lrUMlhWZndF/Z"
+    "FE/fhxeIMlZuEqkK5a2OD4pRn171qWajXnOp+FihTNMw3HzzENYN4KXmKP2FwMrQNqlTr2o72fHlVxYQC5ZMLMj/Ug6av"
+    "0NTvZVmopkpbqgyQxHkk4SrBaMspLl6BI1YCQACZ3KXP4JrwVadYg0MuwUUuwkvGIm/i+BgpICDwP13mnnhrb5J8RgEF2"
+    "OGxxdIp56Y36+H8AwCutk94tKcGoXvUZtlfv7bvrD7qRejsCt7O1d/ZWUDtScWe3p4AhQ0g4S9IxUfDsRpMOf5GDzDXs0"
+    "smbLlcluh5cOrYvGt5VUUkPnEpfOJGEUOTy0w7sSz7RGHVJjadEn4MDatXv/ayK3K3yabjeA0aaNYUzb+MIsuD7Lj92f4"
+    "x9+eiZxUWmVZAiBwsQvptOEgV5elOweRaRXxDLlitOFX8CmDmfirH0tg1XBsu6O+W247uGrLz+9GRKLttKkjBbLk7Abs6"
+    "lsxRAUObFjJY5sFG1ImMlr518WK7S4sjZlYWJp5uCuCcPOJhHIrYFydVisppDPklFW3ZgBx6EMewwvQdok5zymxFo6i1x"
+    "tccj3BJGfYTs+A75jOhlHlgpqNOVaD42ljRYoPkhmnuJ5JVXNeO1zYBcJ3VdSyDacs75tj6XqvSdeXfmq7k7kpZJgwxxq"
+    "qM4VJD+IZzwhVyqBHCH0IN7auvJkJI/ilOnJCjtSCclBjU5I37Wr+hdEuENFlxO/RD7h0laNAbLCmhukhASqzG8Y1412R"
+    "xCqJr5QRbthZouf/7JsiWSFETvVrxmpPHUxT28Cl3e2AOSfGFTMjvEwdHeESS/WXhRkeYvbl1ZSWzSfbMZ7i9V7nCiqt4"
+    "y3V29SoqojuVn50a1B4dknyBsck0yljhCGBrG8CdnPI6m+hHh5HOZgG2fFYl5Lo5fr33M+JzV6zjCC/wWjbS5LXzp6udL"
+    "Nm/X767fYm25WblodC7dI7A2F3nCJCPD1O7C6VsViPkctHxgatlRRY/0c+g7vtXFhS07fFtD+sR7t6tbYcPhIVyDP6+o2"
+    "K3JEDfhNO0o6/4alVvZuC6QmsXqqEJEjLwVEtVWQmZ9PUpjcqI3KroMS8dXzHnHmGXG3AFGOA3UemLIGSWDTV3dImots7"
+    "mCHUvnSypPZ9GIlQHMgGTHonE1/G9XSoutkxBLh3DWxAAHUABAB0dATK0nBygvB08Miq3nYSCszclkAwJvqw5/3du7vRy"
+    "5RgqeV5PNkFdt53COhThHdnPwrvV3GLQjAIycALwH0tjvWJCgpkqZXnyZO6rQdSFDBCkUatP1ZcU0bF+ksvQA5B5CWrFw"
+    "5jpbuiwAKPqRvmtfloKh76bQTtEd+F7V3Y+7X7qLRqTq7/imKZrmujZ8DFtW9duFMXL07EAErhUxoyGbFnnlZlJVdwUIm"
+    "ksqkhLJcNR9lil43SS8YrGOdEBT5zQ46Q+c5+V8/T4efRpK4G1LqRuoWUZORkeNIG0bmW1rTlEdUIY9lE7gPw+i9cTIYD"
+    "fn+McKb/fojfnksf+HU2ZRs6+yfvq1KBXqEoQn14uGk5lRgyQKB+YrbOpN17UtUzoF75mnnNHYp/VPM0XnQDw74RwvQjv"
+    "KGWXJB95EUmsb8KqnW2WI/ZyurWme0OFvfL9McB3manpcOBrUscE68ehxWQGtK+oR85mOgTyq7EqEpWw06YEuCFzDgSS9"
+    "qNUNMe9VwV2RbqFkPnxVPygUYE6yXvJWezObFCPJy6VwYxJAyOOahR2fE8i7oh0wzZ7jZeR76mJ+RB666WzgrnApzRNYj"
+    "AF6ctzDK+JZkQkPxXeMtaLaDduEjkriYelpo13b+o2Wr15JjcBOuTZmmrbaeY0ls2Wq+6rRd7557O/1T29huqMvWxl2yd"
+    "SpovA3JD3mbCDnrPmMeud24SDJ8W+HX/bOwgfr7ol2vCO7Rka8TJe1ogahgHXI0oC35+XU5DvuAbZUwOTHvzE7shufKeX"
+    "6Ka9QOE2u1Om2Fj+4S35QQ8TDgoXbLZLI/j5p9XWVSLQj+8p6V+3g0xBHOPaWVBF1rr5v+V/3IMpnOJjSBrEu5NnRrcgE"
+    "fdjhvhw5NjyF+S6/PPG9BJ/B8IeG/zqNW2O8N3h38/fjj/rCf9V9GTy9M8Kj7r+sXO4HHdD6uopag82ZlmYVzk0VwVWU0"
+    "DoM5rYoMoE4ZgJrWLu7zeSkewopg2/46SefzYh5tOwhEJY2jHNqaKEsYQNURaaJAwKZFXGMxQxIZKDnRgAmeKOqEaz5Eg"
+    "XgvAAwoCmA4mC/1LDFqv8SKoTGCm7mJVsRlfYsjng1CS9SPXnW8CFq+Yv2plWgkctK6cdXNi1NE0dktRMOKpsZrmsyxAn"
+    "nHQ9gArms4Q/PiqJjd4KJEFPDVGgKV33UxOpkv8pK/htjAJCFV/txesMdKzeJwHc+TC0SgMdSCD6DVuBDApPfAPYy+1bn"
+    "MqpM5sV3/EbISMozjTeq3GcpoyCC3UPiGvy8BQMz8RsZnhMTwjAMLaup8t4Lzxrm1SW8vgbQmlie7OXp+0tJKjbNJUbFE"
+    "UOnmnBjkNPvgKatyWHZ/n7Ccs4/oJQ1hO63to5MmwMicKNTxp7kYAs0PEUSfeMdMlowr6nK4fuwPduqMrr2u+73dHcbiT"
+    "BbEp2FTyumcJVBJHpR+UwH+ruz+ZEeIv5oOUNuYRF3kmeL88rQR6syAHAGquZfW+pBcZyUPXGEf4cSXapAg8bopunwqNk"
+    "QlcFiHkhAWQum7J9hdIksKehgOGSsKCELWxzJwZ593YS7eUHr1mW2BzEF5HjKu815jNBsekGI7iVh08IBtYadEfYl8kNc"
+    "zIhi31vxIGg1thzuxV/8CkFnKwomyJFwAldZ3DJqSAD2rbgIuLL203Mu/u92lITwdOnsQETu7o23cJK0QDBugb7x01MZI"
+    "f6tHeJKNU1jySnx9KCWRaAiRkQSAMBKBHFHJi6S5iG0a8DygC893OsBiXsAydULUPIVVbIK9uLpM8hadaU3h4EZTryFa0"
+    "Z34zm7LXd/xnoQWcn3HNsCvNh5f5BecRYoTLKjqmQYz+NL4dLZpmbwxBAjG82Guz8FOq2wE2KhkjgjFAHWUt21EcFrniC"
+    "IxNJXcxMsfAKbRNLJphrSwiVSqfMAVzz8iLfpHMv3ZBnsYhBRStCuTKqpzuZgGRqX9yPAObBeegCAFhheU4clmrIzmB4r"
+    "b+QyxUacQoRlNSPlr67sG1Ks+IHUImPg4vlpE2SU3c2dBdjiJ/4/uJMUDhlu277r0IUQadE7XnNnvar1lq3ZErDoEGuD5"
+    "xrFozAsALyzAtF1ufxWlvbSaJRvvxSpXYG1piNsXYGcX7V73mUk255YXew6IfdkASC8bGNxJJBW+s9FV6IEOfS56A0mlO"
+    "vHgnALjhcANzT9qdB4SdDi6mBcV/sMG4mJGTf1zOPTsNH82SJ8xJ0lm",
+    "N8/SH7AE+Bgm1LLnkjidMBi0WoGkn1InHOhuibSL8JTuouHNl63TqP9j2w4D7VwJttqBeJix2VT8kFadvE9aE4e1OiNf1"
+    "oZ1JQMAIMjxrfVX0ul25jBF5r2iz54Jet4tIomtl4KVbBIu4oFjU8lzNIZqbayjvIhkn/TOwN59i/hwm5+imUd1QmrkGi"
+    "dtR5fDmn7/zoNrK1gwBGNWOkT05HuHBJPzbFSVCN3zoBRerF62MTZOXLmAEARoUJoZAXBmjBdat4hVs8fFOSndcgjgkYJ"
+    "U1cpmXujuS2wco1UH9CCm6TMRvqbNt+2lbkTEJqhFbIiCFcsmREVGYaYSXaQe2hRj2F+EibMXxFAISaiAEEDUl0Q1hi3E"
+    "eY4j58kpDALJT6U8O/NurFdtIaI6shLkhIaS9RWWtXES3OV0OEQh2yimZYJhAXsTbRDGCE41UBx97I4H6fQ9ab5q79CpK"
+    "GlKzbMdTktb5JqURp+TVa3LBCaFlp0v7iwd8zphn41dfB3qhwUVc2ZVtpSfWPN3DQOhV+LVFt7y/brmrhVvix9saf08KM"
+    "jUjAzmkD4XERSyV14sTGwA0/KxmSsfS5fFwT3lILoRJ9GvvanPZO8tN7C8ub0oNrUkL7+nc5EErX0rY0+TZ+LShPpMkna"
+    "W4oiKNP1x7a1cFZeYyMVinkq1CQnE470z93dN86fbmpzyJUoZFPQkLPscqlfSLnUO68diFsQavEcPK/uvQ/dyGULrenSn"
+    "kRpo0fAHxM2CFFB9an66TM45BYboB9tgkqsfhgOeqXHx+PEpnQeUC8tRDjkZe2qB2IWpzc8TtRdi7umMM0tgU5sU31kHQ"
+    "h0WvavRnNbCA0Apuy0ZgDr6ECZAnmsdxZXcNzeWVgcVDTZQeGS5pmqrmK0xf6IVIHPlEqo01p61NHVaiM+EhDGhY3kRry"
+    "Z7hs1UnMMgftB5cTFPpi3iS6WWmQHJ1VZC6OALth6yWPL+9cnHT/vvP7x43ZtkZ/ahs3k6KRKg1Rg8NWdFsiWmoxkJ+K3"
+    "kIsl4shhLkV6jbtjvxfzKtBToGScm6TlJly22NQKX/AYpSVHTZ/rb2ppFpXJeslLngxYq0n3O5wWspViany24SThnBQcJ"
+    "NcLC6XhfjtndMK935xPZnBuCB+whiHFl4RJR5SQz8E8gSrvTQwPsszyFhk1zUKGZMkdp519krR05p9bZj9aKlc02p/qKt"
+    "IQdlHV6sbi50AK5gphWj9+ioTJjvLpxTZ9Hy0j5vGcw0HusJQ1LzQJaXjfuMb83DvHpvNufEMM9mzA33uoy8rbKAIiiQS"
+    "sgxrFIdlLNkxHtiBfrt2gePLtIWmyqGxqkdfMsN5pzxGvO4yJX+a7KrQu6MXGWYNrBEAxgxIqdzohH+6ZG4MPn/pP2Qzy"
+    "bLX1eVZm/Uk5mOPRhMD/nvZWYYbT/lqXf46+FRuSX8bvCyFDH04LxLgFTGz8qDFhQ/LIw4wkclotyaT4U5i45I5Ui/g11"
+    "lOoglhXjzIkI9vkaMoogn+1W8xtSLWxR78/5IB1Cyo6WI/hKiWfe/RGqzC3qVsCbf5naWqyLyTkP5lna4sJDsHkgSJKU3"
+    "pIDdbmyuy2UbtVqe0ow0bzYw//rF5VBEjOMA1X4livEk7DUCy1Kxycust0MLiqX0YqRRhWFlbiMKlQTOn3PP0l3axXAVE"
+    "pD1MSga217GhAWadj5SU6/4PB3xmxjxn6YS0kgDXsSANw5opoQUlJ/0z8bisK7UnRkpQe2hnwGZi+w2PPkGysFMBY9fky"
+    "SH2nGZYqanN9gma7z1RJ63eU8HcfBfwbtpJOdL02jNQp9Au+nSXUzEgxYmUXehQa64Kdgtal0kJ/HAsU9zlAShv66mmLI"
+    "oqVeUvOSGJpfDP4kVNPKyknZBbyzXVM2IppITj0qQ9+Vm0hWxgmKprpn7eYWWnHH/OREcKL2BPq6C8gq0D8HW+z0oO8k3"
+    "SoTiwO7sKhTmxeFgwgCMdLMpyHbrWggaLqL0YIVVQGSarDYincj3QoAGcdGWT4nnBseLTYJ2nMPSROtf12/RBKAodlENh"
+    "dRWOjIKQlZrZ/ZwpNApJPqxiGNRy6o46hIHkUmX80FqJ+XRLvEh2ngpkDG4NJkMGXD6cEpnhPVm5HIQ5zzURU2ziA+VZn"
+    "be0ZFuqPZ1kVPQ+hPcWoal+ycpl4RrH+ssa1VypHYtuNasKBBpoUIXlRljMicstwnEkUnkGBH5m9l77ejD4fQ3pDeZ1lb"
+    "4tTL92l4+uiuWlrvJlrHqnpZNrbsQCU/rdOMALuBIKXRZTpN6khdoIWpbPT0WdBffXTi1CaicasqcS62eNjEp5tzyb+YR"
+    "V15Ae5/dFdoOc5XQbtoy8/XAWe3llAYl7KtSRPXCWmm3Y+bqrTLKIz6IXUVzhvS+Vyny+RGM8Uz9pC63pPgtnCqm1UmdI"
+    "BqL9ZK2L7O8S5tsP8ESrlnqa48Y1WzREAuFdHonZ/YGLgLhBBInFz1CFmQpLIsJpVxeSIgeiIEyOvchr7GXSNBr7FjYZg"
+    "7XEwPv16UXF029XqWcZ2XNHTL3v6w9ioXKByZ4zz0INOtxPEydwB+NxXWSeWwBxqh4e4N4EFe/LFAooUC0Wuob7t4z+4i"
+    "Db9n+XnxXVDTGS/9pgoBBYZjwU3HiS5OFDPAgd3JMbafF9iElkacYfEXC6CepmZWzGArlcDctUVvZHnNSOxU7MBZR071B"
+    "l5h26Fx3IlR74l/zoR/YkCBAc5h1fwYADsalnobT127XV5TP0Eh7byHSEpA6mw9cJ02cxC46lszK+FvyQD76P/r0UY6/F"
+    "u0u8X5cUTeVZHj16iaT96lN/gJrq0/bWWH+3sEdazO5SNYei4aIcF4R8DAZxzYT9N3gmDmlBPl6/oBdBJfTVxPjZqurZz"
+    "m/Rth0/hKLBv7ORwXgsDujxXDPstZTqegLbZ+JYAi0uY7ZUDdmD0iMWJ+tZs6yjtnoIUtea6em3ANDFqzS+0hg6sepOcZ"
+    "qcAhDciYJIttVMOabzMHS+MWnhN5n6Dvxr+dyEVMjpn56+w3N5IOjeaUaL9x3SIb4uwlU0JTvHhNxF8zrs4fJcp9cx4/6"
+    "beYAOwandZbZnBcWq7IhRlPSaBAmQjoxhdFCl7H2jPtLWPiYcTexrnhaBnL07O8ZuMkWx9DrlnfY7lARjJi9KFodxlRo/"
+    "8BrJ5AKA==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElemen"
+    "tById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new "
+    "Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c"
+    ",r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script"
+    "\");t.textContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n"
+    ".textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -31152,6 +31328,7 @@ static MLI_COLD void mli_fork_child(void) {
             mli_running_count(&t->now);
         }
         mli_contexts_recount(lord);
+        mli_joint_sweep(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;
