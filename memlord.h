@@ -825,7 +825,10 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. The strings are copied when first seen and not read again. */
+   in one module are one site. A record is read when it is first seen, its strings are copied, and
+   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
+   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
+   with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -1090,7 +1093,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
    not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts an alloc of all its bytes, and has them from then on. */
+   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1768,9 +1772,10 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
-   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
-   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
+   account that is to be charged, too. A ticket that is closed or of another physical device, and an
+   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
+   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
@@ -2430,8 +2435,9 @@ enum {
 };
 
 /* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function. `which` selects the functions whose blocks are
-   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
+   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
+   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
    that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
    functions of the table after the install, and again after the uninstall. MemLord's functions call
    those of their own host as long as MemLord is loaded. So each different set of five functions
@@ -30643,16 +30649,16 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
 struct mli_saving_state {
-    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-    const char *output_dir;          /* interned */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
+    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
+    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    const char *output_dir; /* a kept string; NULL: the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
-   the list, so that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
+   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+   that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -30663,7 +30669,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
+   the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -30712,23 +30719,25 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
+/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
+   Too large for the 16 KiB stacks of some hosts. */
+typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is being written, and the first error of the system in it. */
-#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* 0: none */
+    uint32_t error; /* the first error of the system while the file was written; 0: none */
 } mli_saved_file;
 
-/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
+   left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -30744,8 +30753,8 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
-   -1. */
+/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
+   it fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -30766,7 +30775,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if it cannot. */
+   replace the target. Returns 0, or not 0 if there is no such file. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -30797,14 +30806,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
+   temporary file is removed. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -30828,7 +30838,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -30903,10 +30913,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if the host asked for that, and
-   only once: the exchange of exit_format lets one caller save. It then also serves a request that
-   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
+   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
+   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
+   that no call has served yet is served then, too. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -30932,8 +30942,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
-   drops the lock, saves that ledger, and starts over, as the list may have changed. */
+/* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
+   the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -30963,7 +30973,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Writes the export. Of failures in a row it logs the first. */
+/* Saves the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -31061,31 +31071,33 @@ MLI_API void memlord_request_save(memlord *lord) {
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Returns why a description is refused; NULL: it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
-/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
+   states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Applies the parts of a description that need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
-/* Frees what the states have. */
+/* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
-   next. Under the cold lock no device is added meanwhile, so no lock is new. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
+   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
+   meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
-   first). A module comes after those that its memory depends on, because the modules are freed
-   backwards. Their threads stop in this order: the pollers first. */
+/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
+   has the innermost first). Their threads stop in this order, the pollers first. They are freed
+   backwards, so a module comes after those whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -31126,7 +31138,7 @@ static MLI_COLD mli_life mli_life_at(size_t i) {
     return life;
 }
 
-/* Rounds a size up, so that what lies behind is aligned. */
+/* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
@@ -31180,7 +31192,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -31212,20 +31224,20 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
 /* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
-   order. */
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
+   their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
-   shares the orphan record, which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
+   installed, all threads share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
-   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
-   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
-   while the host is in no call of MemLord, and would do so here. */
+/* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
+   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
+   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
+   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
+   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -31283,7 +31295,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
+/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -31293,7 +31305,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records except the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -31301,7 +31313,8 @@ static MLI_COLD void mli_fork_child(void) {
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
+                                                                    last */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -31336,11 +31349,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This runs after the library's other
-   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
-   process: threads may go on there, and from here on a thread without a hook shares the orphan
-   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
-   hook one sees the other. */
+   itself removes the fork handlers of a closed library. This destructor runs after the library's
+   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
+   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
+   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
+   threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -31351,22 +31364,23 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
    Locks: none of its own. */
 
-/* Logs the live bytes and blocks of each device. */
+/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
+   blocks with the most bytes. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
-/* Adds a block to a leak table (`user`), by its rows and device. */
+/* Adds a block to the leak table `user`, by its device, tag and site. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
-   NULL: the line sums up the blocks that the lines before it leave out. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
+   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -31424,10 +31438,9 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
-   modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
-   takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
-   else held. */
+/* Makes and destroys ledgers, and has the global one. May use all other modules. Invariant: a
+   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
+   From there on no other thread has it. Locks: registry, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -31445,7 +31458,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -31473,8 +31486,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
+   the end of the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -31489,12 +31502,12 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+/* Claims the process for its first ledger. The thread for which this returns 1 then calls
+   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
    pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
    MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
@@ -31504,6 +31517,7 @@ static MLI_COLD int mli_process_claim(void) {
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
+/* Does once what the first ledger of a process needs. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
@@ -31511,8 +31525,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. No ledger exists yet that could
-   log it. */
+/* Tells the logger of a description why the description is refused: there is no ledger yet that
+   could log that. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -31524,7 +31538,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does. The caller starts the process. */
+/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -31537,8 +31551,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
-                                           threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
+                                           would stay */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -31559,8 +31573,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
-   call looks again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
+   next call of each thread looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -31591,10 +31605,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
-   ledger is made in full before it is claimed, as its own calls may come back here from within
-   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
-   process starts, so that calls from within the start find it. */
+/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
+   ledger is made in full before it becomes the global one, as its own calls may come back here from
+   within malloc. It becomes that after the process is claimed, so that other threads wait, and
+   before the process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -31623,8 +31637,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
-   ledger that is not claimed starts none. */
+/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
+   another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -31656,8 +31670,9 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
 /* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
-   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
-   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   May use the recording calls and the allocator of the host. Invariant: a function returns the
+   result and leaves the errno of the function that it replaces, whether or not the ledger could
+   record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
@@ -31682,7 +31697,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A function in a table calls those of one host only. */
+   A block's key is its address. A hooked function calls the functions of one host only. */
 
 /* Returns 1 if a block may be on the books. If not every function of the table records, a block
    that is not on the books is no anomaly. */
@@ -31706,7 +31721,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* Size 0 may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -31743,7 +31758,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions for one place of a table. */
+/* Defines the functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -31772,7 +31787,7 @@ static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI
 #undef MLI_HOOK_TABLE
 #undef MLI_HOOK_FUNCTIONS
 
-/* Returns what a table has while it is hooked. */
+/* Returns the functions that a table has while it is hooked. */
 static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
     const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
     memlord_hooks hooks = h->host;
@@ -31788,7 +31803,7 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
-/* Returns 1 if a table has a function of ours. */
+/* Returns 1 if a table has a function of MemLord's. */
 static int mli_hooks_own(const memlord_hooks *table) {
     const memlord_hooks *own = mli_hook_tables;
     for (; own < mli_hook_tables + MLI_HOOKED; own++)
