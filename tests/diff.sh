@@ -475,6 +475,9 @@ verdict $? 'and what is missing is not shown as new' "$out/said"
 ends 2 --budget budget.json old.json && says "$out/said" "no 'scopes' to check"
 verdict $? 'but it passes no budget on what it lacks' "$out/said"
 
+ends 0 --budget budget.json lacking.json && says "$out/said" '^0 of 12 peaks over budget, tolerance 10 %$'
+verdict $? 'a profile of 0.4 with all peaks is within its budget' "$out/said"
+
 edit wrong.json 'for t, v in zip(p["tags"], (-1, 1e300, "many", None)): t["peak"] = v'
 goes_on 'numbers that are none are not shown' wrong.json "tags: 3 without a usable 'peak'" '-  *weights on cpu'
 ends 2 --budget budget.json wrong.json && says "$out/said" 'has a budget and no peak'
