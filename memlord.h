@@ -825,7 +825,10 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. The strings are copied when first seen and not read again. */
+   in one module are one site. A record is read when it is first seen, its strings are copied, and
+   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
+   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
+   with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -1090,7 +1093,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
    not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts an alloc of all its bytes, and has them from then on. */
+   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1768,9 +1772,10 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
-   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
-   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
+   account that is to be charged, too. A ticket that is closed or of another physical device, and an
+   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
+   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
@@ -2430,8 +2435,9 @@ enum {
 };
 
 /* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function. `which` selects the functions whose blocks are
-   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
+   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
+   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
    that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
    functions of the table after the install, and again after the uninstall. MemLord's functions call
    those of their own host as long as MemLord is loaded. So each different set of five functions
@@ -6051,9 +6057,9 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path;
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
@@ -18127,10 +18133,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
-   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
-   scope has a span and a thread scope of its own in it. */
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
+   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
+   by the levels of the cells of the thread that its context is in. A span that ends on another
+   thread than it began on adds to the thread scope of the thread that ends it. A context that
+   adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
@@ -18145,10 +18153,12 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
+                        it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+       that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -18159,18 +18169,20 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
    held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
-   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
+/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
+   of the context that it has entered. Between the two the levels of the spans count from 0.
+   Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
+   counts that the thread was about to begin or to end is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
+/* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -18179,14 +18191,14 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
+/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
+   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
-   Drops the copies that its thread may have overwritten meanwhile. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
+   Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -18215,8 +18227,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18236,7 +18248,7 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_min_max_add(&s->blocks, v->blocks);
     mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
 /* Returns the live bytes of all devices. */
@@ -18247,9 +18259,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
-   context is in; NULL: the context is in none, and all levels are 0. */
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
+   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
+   context is in; NULL: the context is in no thread, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18291,7 +18303,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -18317,8 +18329,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
+/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+   scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -18346,7 +18358,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
+        if (s->thread == t->id) return s; /* only the thread itself adds one */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -18361,8 +18373,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
+   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -18378,8 +18390,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
-   the thread whose shared scopes had the old high; NULL: none had. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
+   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
+   them when it had the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18390,9 +18403,10 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
-   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
-   high measures the peak of this span; the span around keeps the old high. */
+/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
+   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
+   each cell, so that the high measures the peak of this span; the span around keeps the old high.
+   */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18428,10 +18442,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
-   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
-   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
-   is no memory for this thread's scope. */
+/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
+   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
+   An invocation that began on another thread counts as lost if there is no memory for the thread
+   scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18468,13 +18482,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
-   the innermost first. */
+/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
+   first, or leaves (0), the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the event takes its scope from there */
+        t->now.span = f; /* the scope of the event */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -18482,9 +18496,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
-   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
-   thread can take over. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
+   thread's levels from them: then the spans have differences, which any thread can take over. With
+   `enter` 1 adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -18516,8 +18530,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
-   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
+   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -18527,8 +18541,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the same path may have been made from other names. The name of such a scope differs from the
-       text here, and would never match */
+    /* the scope may be one that was made with other names and has the same path. Its name differs
+       from the text here, so that a look-up in the cache would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -18544,9 +18558,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
+   The cache of the thread has the scope under the address of the host's static record `planted` or,
+   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
+   scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18574,14 +18589,14 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
-   of its invocation: see mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the scope. The second
+   word is the token of the invocation in mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
-   ledger. E_STATE: the context is in that invocation. */
+/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
+   is of another ledger. E_STATE: the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18601,7 +18616,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -18612,7 +18627,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts or returns a token on the caller's thread record. */
+/* Adopts (`adopt` 1) or returns a token. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -18628,7 +18643,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+   merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -18672,8 +18688,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
-                                                        it does not have */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
+                                                        begin before it */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18685,7 +18701,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -18720,7 +18736,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* None runs; mli_running_count counts those that do. */
+/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -18896,13 +18912,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
+   summed once under its lock; two rows may be of different moments, so a report sums every device
+   once. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
+   come the losses of the ledger as a whole: records without room, and records that are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -18912,9 +18929,10 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+/* Returns the value of loss i, which is a MLI_LOST_... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* The rates of a device's statistics. */
+/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -18926,7 +18944,7 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
 /* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
@@ -18934,26 +18952,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
-   once. */
+/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
+   of the selector is at, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
+   known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
+/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
+   in the order of the number at offset `key` of each item, the largest first. The search begins at
+   the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
-   out. `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number is 0. `names` 1: looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -18964,7 +18982,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+/* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
@@ -19003,6 +19021,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+
 /* Returns part / (part + rest); NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
@@ -19136,8 +19155,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
-   memory. */
+/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
+   Returns 0 without memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19148,8 +19167,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
-   frames of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
+   stack for whose frames there is no memory. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -19244,10 +19263,12 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+
 /* -- life -- */
 
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
+/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
+   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+   rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -20383,9 +20404,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
-   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
-   slot. Lock: neighbours, for all of it; none while callbacks run. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
+   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
+   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
@@ -20398,29 +20419,32 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
-                                       retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
+   can share a page. */
+#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
+enum {                      /* in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+    MLI_SLOT_NONE = -1
+};
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
+    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
     uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
+    uint64_t failing;  /* 1: allocations fail there */
+    uint64_t wanted;   /* the bytes that the ledger asked the others for */
+    uint64_t asked;    /* the number of the request that asked for `wanted` */
+    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+                                          ledger has answered */
+    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -20438,20 +20462,23 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
+   ledger holds the lock; 1: the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page has no name any more. */
+/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Puts the directory and the start of the file of a name without '/'. */
+/* Writes what comes before a page's name without '/': the directory and the start of the file's
+   name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20465,8 +20492,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
-   last word, so a thread that reads it also sees the words before it. */
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
+   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
+   before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -20476,10 +20504,17 @@ MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
+   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap);
 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
+/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
+   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20536,8 +20571,9 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
-   full, so that no later store finds the disk full. A file that `path` already names stays. */
+/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+   written in full, so that no later store finds the disk full. A file that `path` already names
+   stays. Returns 0; -1: a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20563,7 +20599,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is not taken as a page; NULL: it is. */
+/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20598,8 +20634,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
-   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
+   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
    parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
@@ -20699,6 +20735,31 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
                                                                            mli_slot_read */
@@ -20706,9 +20767,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -20743,8 +20803,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
+   refuses them, waits for the listener's own event, so the listener sees a request after at most
+   the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -20777,56 +20837,61 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
-   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
-   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
-   then phys for a sample. */
+/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
+   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
+   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
+   callers, then phys for a sample. */
 
-/* Returns the directory that has proc and sys of the machine; "": the root. */
+/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-/* Return and set the interval at which pollers sample. */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
-typedef struct mli_capacity_reader {
+typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
+/* Returns the capacity source of a device type; its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
+   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
+   sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, as a reader of the capacity does. */
+/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
+   1: runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another namespace the numbers would name other processes. */
+   the first pid namespace does. Inside another namespace the numbers would name other processes,
+   and the name is "". */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
-/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
-   first. Writes nothing if no other process is known. */
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
+   bytes. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
    the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
-   Requires: no lock is held. */
+/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
+   request is within it. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -20838,13 +20903,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same for a request over the limit of its account */
+    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* and that for requests over the limit of their account */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory. It is the built-in source of the cpu. */
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -20873,7 +20938,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
+/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
+   capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -20892,9 +20958,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool the
-   live bytes are those that the pool holds now, because the source may itself report these. */
+/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
+   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -20911,7 +20977,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that none is known. */
+/* Stores a sample of a phys, or that the capacity is unknown. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -20922,12 +20988,12 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
+/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
+   source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -20954,9 +21020,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    if (!now) now = 1; /* 0: never sampled */
+    if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -20978,7 +21044,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
+        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21033,8 +21099,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
+/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
+   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
+   also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21050,8 +21117,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
-   recorded call does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
+   run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21066,8 +21133,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
-   added if it is to be sampled. */
+/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
+   not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21091,8 +21158,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
-                                                           namespace since Linux 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21113,8 +21179,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
+   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -21199,8 +21265,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
-   second, and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second, because a server that is full refuses
+   thousands a second and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -21208,7 +21274,7 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
    source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
@@ -21227,7 +21293,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -21239,11 +21305,12 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
-   there, which had them all. Returns 0 if they are unknown. */
+/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
+   earlier block of the plan is at this phys, because the bytes were computed for that block.
+   Returns 0 if the bytes are unknown. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
-    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
     mli_phys *phys, *other;
     uint64_t sum = 0;
     int64_t left;
@@ -21272,7 +21339,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, which a forked child does not have. */
+/* Clears the marks of the threads that sampled: a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -21319,7 +21386,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21545,17 +21612,20 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them; and the listener, the thread that
+   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
+   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
-/* A request to the neighbours, on the stack of its thread. */
+/* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
+    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* the identity of the device that needs memory */
+    uint64_t number;     /* the number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes */
+    struct { /* each slot when the request began */
+        uint64_t owner; /* 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
@@ -21566,19 +21636,19 @@ typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
+       device is not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
-       the page is closed; 0: not all have answered. A process that ended has released all bytes
-       that it held. */
+    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
+       or the page is closed; 0 if some have not answered. A process that ended has released all
+       bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
+    void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -21590,11 +21660,11 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
-   one neighbour that asks without end would keep this ledger collecting. */
+/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
+   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* 0: it does not rest */
-    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
+    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -21602,20 +21672,21 @@ enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
-                              lock of the slot */
+    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* the descriptor that holds the lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
-    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-    struct mli_raise *raises;
-    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    struct mli_raise *raises;               /* the requests of this ledger that go on */
+    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
+                          mapped until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -21626,7 +21697,7 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
@@ -21651,7 +21722,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
+   refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -21664,8 +21736,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
-                                                               pairs with the loads of readers */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
+                                                               its own; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -21679,7 +21751,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills an own device of the slot. */
+/* Fills in what the ledger holds of one of its physical devices. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -21698,8 +21770,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
     mli_lock_drop(&phys->lock);
 }
 
-/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
-   device has none; MLI_SLOT_DEVICES: none is left. */
+/* Returns the number of a physical device in the ledger's slot. A device without a number gets an
+   unused one. Returns MLI_SLOT_DEVICES if no number is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
@@ -21716,7 +21788,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each own device of the slot that rests. */
+/* Returns a bit for each device of the ledger's slot that rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -21793,8 +21865,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
-   failure. */
+/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
+   failure, or NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21816,9 +21888,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
-   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
-   the answer. */
+/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
+   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21832,9 +21904,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
-   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
-   that ledger waits for the answer. */
+/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
+   `seen` is the number of its last request. Differences of numbers are compared, because the page
+   may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21843,16 +21915,16 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of others for each own device since the ledger last answered.
-   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
+   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -21868,8 +21940,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed; *ran: 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
+   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -21886,7 +21959,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. A device that rests runs nothing. */
+/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
+   rests, runs none and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -21900,7 +21974,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes that were released of each device, and then that the requests with the
+   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -21918,8 +21993,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
-   runs, with no lock held. */
+/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
+   thread at a time. Host code runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -21957,7 +22032,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
+   cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -21980,7 +22056,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
@@ -22008,8 +22084,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
-   keeps that one. */
+/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
+   the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -22028,8 +22104,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
-/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread at a bell keeps the page until the next time. */
+/* Replaces the page if its file was removed, because ledgers that open the path later are on
+   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -22061,7 +22137,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -22092,7 +22168,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child whose listener has not done so yet. */
+/* Joins the page again in a forked child, unless its listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22103,8 +22179,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
+   Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22113,10 +22189,11 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
+   neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22192,36 +22269,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. `stall` gets the file that tells of stalls there. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = mli_proc_root(lord);
-    char path[300], boot[64];
-    uint64_t total, used, process, id = 0;
-    mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
-    if (cpu) {
-        cpu->root = root;
-        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
-        mli_out_buffer(&o, stall, cap);
-        if (id)
-            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
-        else
-            mli_putf(&o, "%s/proc/pressure/memory", root);
-        (void)mli_out_end(&o, cap);
-        mli_own_free(lord, cpu, sizeof *cpu);
-    }
-    if (id) return id;
-    mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, root);
-    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
-    boot[0] = 0;
-    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
-    return mli_text_hash(boot);
-}
-
-/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
-   parent. */
+/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -22274,7 +22322,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
+/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22331,7 +22379,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord, stall, sizeof stall);
+    host = mli_host_id(lord, mli_proc_root(lord), stall, sizeof stall);
     mli_lock_take(&lord->neighbours->lock);
     if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
         memcpy(lord->neighbours->path, path, sizeof path);
@@ -22423,10 +22471,10 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; one that is evicted while a report reads the list is freed after the last reader.
-   Locks: snapshots, not held while blocks, tags or sites are visited. */
+   order of time; a snapshot that is evicted while a report reads the list is freed after the last
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -22449,8 +22497,8 @@ typedef struct mli_snapshot {
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
-   long as the ledger. Requires: the snapshots lock. */
+/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
+   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* the address of its mli_self */
@@ -22458,15 +22506,17 @@ typedef struct mli_snapshot_reader {
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many elements of the arrays are filled */
+    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
 
+/* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
@@ -22475,8 +22525,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
 /* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 
-/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
-   of the same reader. */
+/* Copies the list for a report and returns its length. The snapshots in it are not freed before
+   mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
@@ -22487,22 +22537,24 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
-/* 1: the recorder was started, and not stopped since. */
+/* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
+/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
+   taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
+/* Copies the holders of a device, with the places of the sites as they are shown by now, and
+   returns 1; 0: the device has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns the bytes that the holders of a device had; 0: it has none. */
+/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -22510,8 +22562,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* when the next one is due, by the ledger's clock */
+    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -22519,14 +22571,14 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
-                                                     while a reader had them */
-    uint32_t count;
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    uint32_t count;           /* of `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
@@ -22576,7 +22628,7 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other kept snapshot. */
+/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -22591,10 +22643,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
-   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
-   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
-   never evicted. Evicts a named one only if no other can go. */
+/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
+   evicts the first, the last, or one in which some device or all held most, which are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -22618,7 +22670,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
+/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -22628,8 +22680,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
-       later */
+    /* the list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -22679,8 +22731,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now: after a stop of the process no missed one is made
-       up for */
+    /* the next save is due an interval from now, so that a process that was stopped makes up for
+       none that it missed */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -22740,11 +22792,10 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
-      sixteenth more than at the last time -- */
+/* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
+/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
+   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22836,8 +22887,8 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
-   That of the snapshots starts again. That of the export does not, because its file is the
+/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
+   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
    parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
@@ -23212,16 +23263,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
+   mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook: their first call came in the
-   last round of destructors, or after it. A call runs this at its end if it took the last free
-   record while there are at least twice as many records as living owners at the last sweep. That
-   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
-   each record once, and at least half of them were made or claimed since the last sweep. */
+/* Releases the records of threads that ended without the exit hook, because their first call came
+   in the last round of destructors or later. A call runs the sweep at its end if it took the last
+   free record, and there are at least twice as many records as the last sweep found living owners.
+   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
+   sweep checks each record once, and at least half of them were made or claimed since the last
+   sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -23443,8 +23495,9 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
-   Invariant: no poller starts before there is something to decide. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
+   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
+   the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23456,7 +23509,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared here, because a poller may start other pollers. */
+/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23498,10 +23551,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
-   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
-   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
-   starts here. That poller starts the others once they are known. */
+   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
+   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   because a new thread may get its stack from the very allocator that the calls come from. So while
+   no device that wants a poller is known, it starts the host's poller, which starts the others once
+   they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23522,8 +23576,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
-   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
+   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -23531,8 +23585,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
-   without that flag calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
+   do not. Without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -23558,8 +23612,8 @@ static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->start_pollers = mli_pollers_start_missing;
 }
-/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
-   and ignores a value that is too long, malformed or out of range. */
+/* Applies the variable MEMLORD_POLL_INTERVAL_MS, which overrides memlord_desc and
+   memlord_poller_start. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
     char value[128];
     double ms;
@@ -23575,7 +23629,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the threads that polled, which a forked child does not have. */
+/* Clears the marks of the pollers' threads: a forked child does not have them. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23600,7 +23654,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -23660,10 +23714,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 
 /* -- waiting -- */
 
-/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
-   have been freed already. If the system has no event left to wait for, does not sleep either, and
-   the attempts follow at once. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
+   freed already, does not wait. If the system has no event left to wait for, does not wait either,
+   and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -23704,17 +23758,16 @@ typedef struct mli_request {
     uint64_t bytes;
     memlord_alloc_opts opts;
     const memlord_retry *policy;
-    memlord_ticket ticket; /* its own; 0: not open */
+    memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
+    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
+    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, except the bytes that
-   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
-   tries again. */
+/* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
+   they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -23737,16 +23790,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
-   it. */
+/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
-   entry it counts as dropped: the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
+   the entry the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -23755,8 +23807,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
-   of its device. */
+/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
+   request of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23773,7 +23825,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
+/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -23781,7 +23833,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
-        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        (void)mli_phys_sample(lord, q->phys); /* collections may have run since the last sample */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
@@ -23797,7 +23849,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns MEMLORD_E_INVALID for a policy that is none. */
+/* Returns E_INVALID for values that are no policy. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -23820,7 +23872,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
+/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
+   request back after. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -23831,8 +23884,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
+   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -23846,9 +23899,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
-   record these. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
+   reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23886,7 +23939,7 @@ static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->retry->policy = mli_default_retry;
 }
-/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+/* Applies the variable MEMLORD_RETRY. Logs and ignores a value that is no policy. */
 static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
     memlord_retry policy = lord->retry->policy;
     char value[128];
@@ -23966,9 +24019,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
-   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
-   at a time. */
+   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
+   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
+   one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -23982,13 +24035,13 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
-    mli_shard *shard;                /* the one walked now */
+    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
+    mli_shard *shard;                /* the shard that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
     mli_verify_sum missing;          /* the blocks that the devices count and the map does not
                                         hold */
-    mli_verify_sum picked;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -24026,7 +24079,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -24068,7 +24121,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that an entry is found by a probe of its key. */
+/* Checks that a probe of its key finds an entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24126,7 +24179,7 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -24148,7 +24201,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
+   these. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24172,8 +24226,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
-   the window behind it. */
+/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
+   may lie in. Returns them as they stand in the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -24222,8 +24276,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
-   blocks that are detached. */
+/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
+   more blocks than the map: those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -24245,7 +24299,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row; *base is the part that they have published. */
+/* Sums what the threads count on a row. *base gets the part that they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -24276,7 +24330,7 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the arena of a device against those of its tags. */
+/* Checks the arena bytes of a device against those of its tags. */
 static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(v->lord, dev);
     const uint64_t arena = mli_u64_load(&device->arena);
@@ -24292,8 +24346,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
-   not known on which rows those count, so only the devices' sum of them is exact. */
+/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
+   the map. On which rows they count is not known, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -24339,8 +24393,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
-   another thread was about to detach fences at a fork, these stay in the child. */
+/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
+   have ended: a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -24371,7 +24425,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
+   tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -24435,8 +24490,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
-   what the walk of the map has summed. */
+/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+   comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
@@ -30790,16 +30845,16 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
 struct mli_saving_state {
-    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-    const char *output_dir;          /* interned */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
+    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
+    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    const char *output_dir; /* a kept string; NULL: the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
-   the list, so that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
+   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+   that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -30810,7 +30865,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
+   the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -30859,23 +30915,25 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
+/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
+   Too large for the 16 KiB stacks of some hosts. */
+typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is being written, and the first error of the system in it. */
-#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* 0: none */
+    uint32_t error; /* the first error of the system while the file was written; 0: none */
 } mli_saved_file;
 
-/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
+   left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -30891,8 +30949,8 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
-   -1. */
+/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
+   it fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -30913,7 +30971,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if it cannot. */
+   replace the target. Returns 0, or not 0 if there is no such file. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -30944,14 +31002,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
+   temporary file is removed. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -30975,7 +31034,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -31050,10 +31109,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if the host asked for that, and
-   only once: the exchange of exit_format lets one caller save. It then also serves a request that
-   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
+   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
+   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
+   that no call has served yet is served then, too. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -31079,8 +31138,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
-   drops the lock, saves that ledger, and starts over, as the list may have changed. */
+/* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
+   the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -31110,7 +31169,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Writes the export. Of failures in a row it logs the first. */
+/* Saves the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -31208,31 +31267,33 @@ MLI_API void memlord_request_save(memlord *lord) {
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Returns why a description is refused; NULL: it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
-/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
+   states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Applies the parts of a description that need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
-/* Frees what the states have. */
+/* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
-   next. Under the cold lock no device is added meanwhile, so no lock is new. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
+   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
+   meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
-   first). A module comes after those that its memory depends on, because the modules are freed
-   backwards. Their threads stop in this order: the pollers first. */
+/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
+   has the innermost first). Their threads stop in this order, the pollers first. They are freed
+   backwards, so a module comes after those whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -31273,7 +31334,7 @@ static MLI_COLD mli_life mli_life_at(size_t i) {
     return life;
 }
 
-/* Rounds a size up, so that what lies behind is aligned. */
+/* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
@@ -31327,7 +31388,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -31359,20 +31420,20 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
 /* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
-   order. */
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
+   their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
-   shares the orphan record, which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
+   installed, all threads share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
-   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
-   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
-   while the host is in no call of MemLord, and would do so here. */
+/* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
+   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
+   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
+   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
+   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -31430,7 +31491,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
+/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -31440,7 +31501,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records except the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -31448,7 +31509,8 @@ static MLI_COLD void mli_fork_child(void) {
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
+                                                                    last */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -31483,11 +31545,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This runs after the library's other
-   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
-   process: threads may go on there, and from here on a thread without a hook shares the orphan
-   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
-   hook one sees the other. */
+   itself removes the fork handlers of a closed library. This destructor runs after the library's
+   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
+   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
+   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
+   threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -31498,22 +31560,23 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
    Locks: none of its own. */
 
-/* Logs the live bytes and blocks of each device. */
+/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
+   blocks with the most bytes. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
-/* Adds a block to a leak table (`user`), by its rows and device. */
+/* Adds a block to the leak table `user`, by its device, tag and site. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
-   NULL: the line sums up the blocks that the lines before it leave out. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
+   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -31571,10 +31634,9 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
-   modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
-   takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
-   else held. */
+/* Makes and destroys ledgers, and has the global one. May use all other modules. Invariant: a
+   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
+   From there on no other thread has it. Locks: registry, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -31592,7 +31654,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -31620,8 +31682,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
+   the end of the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -31636,12 +31698,12 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+/* Claims the process for its first ledger. The thread for which this returns 1 then calls
+   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
    pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
    MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
@@ -31651,6 +31713,7 @@ static MLI_COLD int mli_process_claim(void) {
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
+/* Does once what the first ledger of a process needs. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
@@ -31658,8 +31721,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. No ledger exists yet that could
-   log it. */
+/* Tells the logger of a description why the description is refused: there is no ledger yet that
+   could log that. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -31671,7 +31734,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does. The caller starts the process. */
+/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -31684,8 +31747,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
-                                           threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
+                                           would stay */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -31706,8 +31769,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
-   call looks again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
+   next call of each thread looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -31738,10 +31801,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
-   ledger is made in full before it is claimed, as its own calls may come back here from within
-   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
-   process starts, so that calls from within the start find it. */
+/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
+   ledger is made in full before it becomes the global one, as its own calls may come back here from
+   within malloc. It becomes that after the process is claimed, so that other threads wait, and
+   before the process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -31770,8 +31833,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
-   ledger that is not claimed starts none. */
+/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
+   another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -31803,8 +31866,9 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
 /* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
-   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
-   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   May use the recording calls and the allocator of the host. Invariant: a function returns the
+   result and leaves the errno of the function that it replaces, whether or not the ledger could
+   record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
@@ -31829,7 +31893,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A function in a table calls those of one host only. */
+   A block's key is its address. A hooked function calls the functions of one host only. */
 
 /* Returns 1 if a block may be on the books. If not every function of the table records, a block
    that is not on the books is no anomaly. */
@@ -31853,7 +31917,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* Size 0 may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -31890,7 +31954,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions for one place of a table. */
+/* Defines the functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -31919,7 +31983,7 @@ static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI
 #undef MLI_HOOK_TABLE
 #undef MLI_HOOK_FUNCTIONS
 
-/* Returns what a table has while it is hooked. */
+/* Returns the functions that a table has while it is hooked. */
 static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
     const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
     memlord_hooks hooks = h->host;
@@ -31935,7 +31999,7 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
-/* Returns 1 if a table has a function of ours. */
+/* Returns 1 if a table has a function of MemLord's. */
 static int mli_hooks_own(const memlord_hooks *table) {
     const memlord_hooks *own = mli_hook_tables;
     for (; own < mli_hook_tables + MLI_HOOKED; own++)
