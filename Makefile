@@ -61,9 +61,10 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
-	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
-	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
-	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
+	tests/cuda.sh tests/places.sh tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh \
+	tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
+# What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
+outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
@@ -113,7 +114,7 @@ demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: it
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }
 	@mkdir -p build && python3 src/reports/page/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
-		{ rm -f build/report.html.tmp; exit 1; }
+		{ status=$$?; rm -f build/report.html.tmp; exit $$status; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
 pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page
@@ -134,16 +135,20 @@ modules: ## the modules of src/: lines, lines of the header, what each includes
 
 # -- tests --
 
-# Without membarrier(2) only in the first build, and in test-all in every build: it must end within
-# ten minutes on two processors. tests/parts.mk has the parts of test-all.
-once = $(filter-out $(slow),$(call programs,$(configs),$(firstword $(configs))))
-slow := $(if $(config),,build/tsan/test_formats) # nearly a minute, and one test of it has threads
+# Without config= it must end within ten minutes on two processors: without membarrier(2) only in the
+# first build; with the thread sanitizer only what starts threads; with sanitizers no suite that is
+# the implementation, too. test-all runs every suite in every build: tests/parts.mk has its parts.
+once = $(filter-out $(if $(config),,$(slow)),$(call programs,$(configs),$(firstword $(configs))))
+starts_threads = $(shell grep -lE 'pthread_create|"jobs\.h"' tests/test_*.c*)
+whole = portable_test_map $(patsubst tests/%.c,%,$(shell grep -l 'define MEMLORD_IMPLEMENTATION' tests/test_*.c))
+slow = build/tsan/test_formats $(addprefix build/tsan/,$(filter-out \
+	$(basename $(notdir $(starts_threads))),$(filter test_%,$(suites)))) $(foreach c,asan tsan,$(addprefix build/$c/,$(whole)))
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
-	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh) $(call programs,modules)
+gates: try-gates try-reports $(call programs,modules) build/release/memlord.o $(examples) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/mutants.sh $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))
@@ -264,7 +269,9 @@ build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1
 	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
-fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
+# Beside the whole driver: one without a function that the layer needs, one of CUDA 11.2, and one
+# with no function that the layer can do without.
+fakes := $(addprefix build/fake/,libcuda.so.1 libcuda-none.so libcuda-11.2.so libcuda-bare.so libnvml-v1.so libnvml-v2.so)
 torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
@@ -281,7 +288,15 @@ build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c $(wildcard tests/fake_cuda/*.[ch]) | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) -isystem $(cuda_include) -fPIC -shared $< -o $@ -pthread
-build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
+build/fake/libcuda.so.1 build/fake/libcuda-none.so build/fake/libcuda-11.2.so build/fake/libcuda-bare.so: \
+		tests/fake_cuda/libcuda.c
+lack = $(foreach name,$(1),-D$(name)=none_$(name))
+since_11.2 := cuDeviceGetGraphMemAttribute cuDeviceGraphMemTrim cuCtxGetId cuStreamGetId
+build/fake/libcuda-none.so: fake_flags := $(call lack,cuEventQuery)
+build/fake/libcuda-11.2.so: fake_flags := $(call lack,$(since_11.2))
+build/fake/libcuda-bare.so: fake_flags := $(call lack,$(since_11.2) cuDeviceGetPCIBusId cuDeviceGetName \
+	cuDeviceGetUuid_v2 cuDeviceGetMemPool cuDeviceGetDefaultMemPool cuMemPoolGetAttribute cuMemPoolTrimTo \
+	cuEventSynchronize cuEventElapsedTime cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemRetainAllocationHandle)
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
 $(fakes): tests/fake_cuda/fake_cuda.h | deps-test

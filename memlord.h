@@ -830,7 +830,10 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. The strings are copied when first seen and not read again. */
+   in one module are one site. A record is read when it is first seen, its strings are copied, and
+   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
+   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
+   with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -1095,7 +1098,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
    not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts an alloc of all its bytes, and has them from then on. */
+   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1773,9 +1777,10 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
-   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
-   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
+   account that is to be charged, too. A ticket that is closed or of another physical device, and an
+   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
+   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
@@ -2435,8 +2440,9 @@ enum {
 };
 
 /* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function. `which` selects the functions whose blocks are
-   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
+   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
+   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
    that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
    functions of the table after the install, and again after the uninstall. MemLord's functions call
    those of their own host as long as MemLord is loaded. So each different set of five functions
@@ -6060,9 +6066,9 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path;
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
@@ -18225,10 +18231,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
-   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
-   scope has a span and a thread scope of its own in it. */
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
+   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
+   by the levels of the cells of the thread that its context is in. A span that ends on another
+   thread than it began on adds to the thread scope of the thread that ends it. A context that
+   adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
@@ -18243,10 +18251,12 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
+                        it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+       that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -18257,18 +18267,20 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
    held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
-   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
+/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
+   of the context that it has entered. Between the two the levels of the spans count from 0.
+   Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
+   counts that the thread was about to begin or to end is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
+/* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -18277,14 +18289,14 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
+/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
+   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
-   Drops the copies that its thread may have overwritten meanwhile. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
+   Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -18317,8 +18329,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18338,7 +18350,7 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_min_max_add(&s->blocks, v->blocks);
     mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
 /* Returns the live bytes of all devices. */
@@ -18349,9 +18361,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
-   context is in; NULL: the context is in none, and all levels are 0. */
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
+   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
+   context is in; NULL: the context is in no thread, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18393,7 +18405,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -18419,8 +18431,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
+/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+   scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -18448,7 +18460,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
+        if (s->thread == t->id) return s; /* only the thread itself adds one */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -18463,8 +18475,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
+   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -18480,8 +18492,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
-   the thread whose shared scopes had the old high; NULL: none had. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
+   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
+   them when it had the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18492,9 +18505,10 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
-   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
-   high measures the peak of this span; the span around keeps the old high. */
+/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
+   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
+   each cell, so that the high measures the peak of this span; the span around keeps the old high.
+   */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18530,10 +18544,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
-   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
-   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
-   is no memory for this thread's scope. */
+/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
+   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
+   An invocation that began on another thread counts as lost if there is no memory for the thread
+   scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18570,13 +18584,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
-   the innermost first. */
+/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
+   first, or leaves (0), the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the event takes its scope from there */
+        t->now.span = f; /* the scope of the event */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -18584,9 +18598,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
-   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
-   thread can take over. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
+   thread's levels from them: then the spans have differences, which any thread can take over. With
+   `enter` 1 adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -18618,8 +18632,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
-   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
+   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -18629,8 +18643,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the same path may have been made from other names. The name of such a scope differs from the
-       text here, and would never match */
+    /* the scope may be one that was made with other names and has the same path. Its name differs
+       from the text here, so that a look-up in the cache would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -18646,9 +18660,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
+   The cache of the thread has the scope under the address of the host's static record `planted` or,
+   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
+   scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18676,14 +18691,14 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
-   of its invocation: see mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the scope. The second
+   word is the token of the invocation in mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
-   ledger. E_STATE: the context is in that invocation. */
+/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
+   is of another ledger. E_STATE: the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18703,7 +18718,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -18714,7 +18729,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts or returns a token on the caller's thread record. */
+/* Adopts (`adopt` 1) or returns a token. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -18730,7 +18745,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+   merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -18774,8 +18790,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
-                                                        it does not have */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
+                                                        begin before it */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18787,7 +18803,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -18822,7 +18838,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* None runs; mli_running_count counts those that do. */
+/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -18999,13 +19015,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
+   summed once under its lock; two rows may be of different moments, so a report sums every device
+   once. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
+   come the losses of the ledger as a whole: records without room, and records that are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -19015,9 +19032,10 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+/* Returns the value of loss i, which is a MLI_LOST_... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* The rates of a device's statistics. */
+/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -19029,7 +19047,7 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
 /* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
@@ -19037,26 +19055,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
-   once. */
+/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
+   of the selector is at, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
+   known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
+/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
+   in the order of the number at offset `key` of each item, the largest first. The search begins at
+   the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
-   out. `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number is 0. `names` 1: looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -19067,7 +19085,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+/* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
@@ -19106,6 +19124,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+
 /* Returns part / (part + rest); NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
@@ -19239,8 +19258,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
-   memory. */
+/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
+   Returns 0 without memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19251,8 +19270,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
-   frames of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
+   stack for whose frames there is no memory. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -19347,10 +19366,12 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+
 /* -- life -- */
 
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
+/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
+   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+   rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -19515,8 +19536,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
+   that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -20486,9 +20507,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
-   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
-   slot. Lock: neighbours, for all of it; none while callbacks run. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
+   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
+   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
@@ -20501,29 +20522,32 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
-                                       retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
+   can share a page. */
+#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
+enum {                      /* in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+    MLI_SLOT_NONE = -1
+};
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
+    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
     uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
+    uint64_t failing;  /* 1: allocations fail there */
+    uint64_t wanted;   /* the bytes that the ledger asked the others for */
+    uint64_t asked;    /* the number of the request that asked for `wanted` */
+    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+                                          ledger has answered */
+    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -20541,20 +20565,23 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
+   ledger holds the lock; 1: the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page has no name any more. */
+/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Puts the directory and the start of the file of a name without '/'. */
+/* Writes what comes before a page's name without '/': the directory and the start of the file's
+   name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20568,8 +20595,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
-   last word, so a thread that reads it also sees the words before it. */
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
+   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
+   before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -20579,10 +20607,17 @@ MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
+   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap);
 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
+/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
+   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20639,8 +20674,9 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
-   full, so that no later store finds the disk full. A file that `path` already names stays. */
+/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+   written in full, so that no later store finds the disk full. A file that `path` already names
+   stays. Returns 0; -1: a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20666,7 +20702,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is not taken as a page; NULL: it is. */
+/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20701,8 +20737,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
-   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
+   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
    parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
@@ -20802,6 +20838,31 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
                                                                            mli_slot_read */
@@ -20809,9 +20870,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -20846,8 +20906,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
+   refuses them, waits for the listener's own event, so the listener sees a request after at most
+   the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -20880,56 +20940,61 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
-   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
-   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
-   then phys for a sample. */
+/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
+   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
+   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
+   callers, then phys for a sample. */
 
-/* Returns the directory that has proc and sys of the machine; "": the root. */
+/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-/* Return and set the interval at which pollers sample. */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
-typedef struct mli_capacity_reader {
+typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
+/* Returns the capacity source of a device type; its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
+   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
+   sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, as a reader of the capacity does. */
+/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
+   1: runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another namespace the numbers would name other processes. */
+   the first pid namespace does. Inside another namespace the numbers would name other processes,
+   and the name is "". */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
-/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
-   first. Writes nothing if no other process is known. */
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
+   bytes. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
    the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
-   Requires: no lock is held. */
+/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
+   request is within it. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -20941,13 +21006,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same for a request over the limit of its account */
+    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* and that for requests over the limit of their account */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory. It is the built-in source of the cpu. */
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -20976,7 +21041,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
+/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
+   capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -20995,9 +21061,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool the
-   live bytes are those that the pool holds now, because the source may itself report these. */
+/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
+   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -21014,7 +21080,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that none is known. */
+/* Stores a sample of a phys, or that the capacity is unknown. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -21025,12 +21091,12 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
+/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
+   source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -21057,9 +21123,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    if (!now) now = 1; /* 0: never sampled */
+    if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -21081,7 +21147,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
+        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21136,8 +21202,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
+/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
+   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
+   also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21153,8 +21220,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
-   recorded call does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
+   run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21169,8 +21236,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
-   added if it is to be sampled. */
+/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
+   not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21194,8 +21261,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
-                                                           namespace since Linux 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21216,8 +21282,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
+   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -21302,8 +21368,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
-   second, and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second, because a server that is full refuses
+   thousands a second and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -21311,7 +21377,7 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
    source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
@@ -21330,7 +21396,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -21342,11 +21408,12 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
-   there, which had them all. Returns 0 if they are unknown. */
+/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
+   earlier block of the plan is at this phys, because the bytes were computed for that block.
+   Returns 0 if the bytes are unknown. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
-    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
     mli_phys *phys, *other;
     uint64_t sum = 0;
     int64_t left;
@@ -21375,7 +21442,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, which a forked child does not have. */
+/* Clears the marks of the threads that sampled: a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -21422,7 +21489,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21648,17 +21715,20 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them; and the listener, the thread that
+   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
+   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
-/* A request to the neighbours, on the stack of its thread. */
+/* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
+    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* the identity of the device that needs memory */
+    uint64_t number;     /* the number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes */
+    struct { /* each slot when the request began */
+        uint64_t owner; /* 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
@@ -21669,19 +21739,19 @@ typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
+       device is not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
-       the page is closed; 0: not all have answered. A process that ended has released all bytes
-       that it held. */
+    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
+       or the page is closed; 0 if some have not answered. A process that ended has released all
+       bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
+    void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -21693,11 +21763,11 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
-   one neighbour that asks without end would keep this ledger collecting. */
+/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
+   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* 0: it does not rest */
-    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
+    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -21705,20 +21775,21 @@ enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
-                              lock of the slot */
+    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* the descriptor that holds the lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
-    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-    struct mli_raise *raises;
-    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    struct mli_raise *raises;               /* the requests of this ledger that go on */
+    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
+                          mapped until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -21729,7 +21800,7 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
@@ -21754,7 +21825,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
+   refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -21767,8 +21839,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
-                                                               pairs with the loads of readers */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
+                                                               its own; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -21782,7 +21854,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills an own device of the slot. */
+/* Fills in what the ledger holds of one of its physical devices. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -21801,8 +21873,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
     mli_lock_drop(&phys->lock);
 }
 
-/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
-   device has none; MLI_SLOT_DEVICES: none is left. */
+/* Returns the number of a physical device in the ledger's slot. A device without a number gets an
+   unused one. Returns MLI_SLOT_DEVICES if no number is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
@@ -21819,7 +21891,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each own device of the slot that rests. */
+/* Returns a bit for each device of the ledger's slot that rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -21896,8 +21968,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
-   failure. */
+/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
+   failure, or NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21919,9 +21991,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
-   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
-   the answer. */
+/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
+   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21935,9 +22007,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
-   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
-   that ledger waits for the answer. */
+/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
+   `seen` is the number of its last request. Differences of numbers are compared, because the page
+   may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21946,16 +22018,16 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of others for each own device since the ledger last answered.
-   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
+   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -21971,8 +22043,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed; *ran: 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
+   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -21989,7 +22062,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. A device that rests runs nothing. */
+/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
+   rests, runs none and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -22003,7 +22077,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes that were released of each device, and then that the requests with the
+   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -22021,8 +22096,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
-   runs, with no lock held. */
+/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
+   thread at a time. Host code runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -22060,7 +22135,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
+   cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -22083,7 +22159,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
@@ -22111,8 +22187,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
-   keeps that one. */
+/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
+   the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -22131,8 +22207,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
-/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread at a bell keeps the page until the next time. */
+/* Replaces the page if its file was removed, because ledgers that open the path later are on
+   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -22164,7 +22240,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -22195,7 +22271,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child whose listener has not done so yet. */
+/* Joins the page again in a forked child, unless its listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22206,8 +22282,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
+   Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22216,10 +22292,11 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
+   neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22295,36 +22372,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. `stall` gets the file that tells of stalls there. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = mli_proc_root(lord);
-    char path[300], boot[64];
-    uint64_t total, used, process, id = 0;
-    mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
-    if (cpu) {
-        cpu->root = root;
-        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
-        mli_out_buffer(&o, stall, cap);
-        if (id)
-            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
-        else
-            mli_putf(&o, "%s/proc/pressure/memory", root);
-        (void)mli_out_end(&o, cap);
-        mli_own_free(lord, cpu, sizeof *cpu);
-    }
-    if (id) return id;
-    mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, root);
-    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
-    boot[0] = 0;
-    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
-    return mli_text_hash(boot);
-}
-
-/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
-   parent. */
+/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -22377,7 +22425,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
+/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22434,7 +22482,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord, stall, sizeof stall);
+    host = mli_host_id(lord, mli_proc_root(lord), stall, sizeof stall);
     mli_lock_take(&lord->neighbours->lock);
     if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
         memcpy(lord->neighbours->path, path, sizeof path);
@@ -22526,10 +22574,10 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; one that is evicted while a report reads the list is freed after the last reader.
-   Locks: snapshots, not held while blocks, tags or sites are visited. */
+   order of time; a snapshot that is evicted while a report reads the list is freed after the last
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -22552,8 +22600,8 @@ typedef struct mli_snapshot {
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
-   long as the ledger. Requires: the snapshots lock. */
+/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
+   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* the address of its mli_self */
@@ -22561,15 +22609,17 @@ typedef struct mli_snapshot_reader {
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many elements of the arrays are filled */
+    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
 
+/* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
@@ -22578,8 +22628,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
 /* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 
-/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
-   of the same reader. */
+/* Copies the list for a report and returns its length. The snapshots in it are not freed before
+   mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
@@ -22590,22 +22640,24 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
-/* 1: the recorder was started, and not stopped since. */
+/* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
+/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
+   taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
+/* Copies the holders of a device, with the places of the sites as they are shown by now, and
+   returns 1; 0: the device has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns the bytes that the holders of a device had; 0: it has none. */
+/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -22613,8 +22665,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* when the next one is due, by the ledger's clock */
+    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -22622,14 +22674,14 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
-                                                     while a reader had them */
-    uint32_t count;
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    uint32_t count;           /* of `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
@@ -22679,7 +22731,7 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other kept snapshot. */
+/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -22694,10 +22746,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
-   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
-   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
-   never evicted. Evicts a named one only if no other can go. */
+/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
+   evicts the first, the last, or one in which some device or all held most, which are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -22721,7 +22773,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
+/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -22731,8 +22783,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
-       later */
+    /* the list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -22782,8 +22834,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now: after a stop of the process no missed one is made
-       up for */
+    /* the next save is due an interval from now, so that a process that was stopped makes up for
+       none that it missed */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -22843,11 +22895,10 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
-      sixteenth more than at the last time -- */
+/* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
+/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
+   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22939,8 +22990,8 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
-   That of the snapshots starts again. That of the export does not, because its file is the
+/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
+   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
    parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
@@ -23315,16 +23366,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
+   mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook: their first call came in the
-   last round of destructors, or after it. A call runs this at its end if it took the last free
-   record while there are at least twice as many records as living owners at the last sweep. That
-   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
-   each record once, and at least half of them were made or claimed since the last sweep. */
+/* Releases the records of threads that ended without the exit hook, because their first call came
+   in the last round of destructors or later. A call runs the sweep at its end if it took the last
+   free record, and there are at least twice as many records as the last sweep found living owners.
+   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
+   sweep checks each record once, and at least half of them were made or claimed since the last
+   sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -23546,8 +23598,9 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
-   Invariant: no poller starts before there is something to decide. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
+   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
+   the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23559,7 +23612,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared here, because a poller may start other pollers. */
+/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23601,10 +23654,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
-   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
-   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
-   starts here. That poller starts the others once they are known. */
+   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
+   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   because a new thread may get its stack from the very allocator that the calls come from. So while
+   no device that wants a poller is known, it starts the host's poller, which starts the others once
+   they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23625,8 +23679,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
-   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
+   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -23634,8 +23688,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
-   without that flag calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
+   do not. Without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -23661,8 +23715,8 @@ static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->start_pollers = mli_pollers_start_missing;
 }
-/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
-   and ignores a value that is too long, malformed or out of range. */
+/* Applies the variable MEMLORD_POLL_INTERVAL_MS, which overrides memlord_desc and
+   memlord_poller_start. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
     char value[128];
     double ms;
@@ -23678,7 +23732,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the threads that polled, which a forked child does not have. */
+/* Clears the marks of the pollers' threads: a forked child does not have them. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23703,7 +23757,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -23763,10 +23817,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 
 /* -- waiting -- */
 
-/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
-   have been freed already. If the system has no event left to wait for, does not sleep either, and
-   the attempts follow at once. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
+   freed already, does not wait. If the system has no event left to wait for, does not wait either,
+   and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -23807,17 +23861,16 @@ typedef struct mli_request {
     uint64_t bytes;
     memlord_alloc_opts opts;
     const memlord_retry *policy;
-    memlord_ticket ticket; /* its own; 0: not open */
+    memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
+    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
+    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, except the bytes that
-   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
-   tries again. */
+/* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
+   they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -23840,16 +23893,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
-   it. */
+/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
-   entry it counts as dropped: the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
+   the entry the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -23858,8 +23910,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
-   of its device. */
+/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
+   request of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23876,7 +23928,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
+/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -23884,7 +23936,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
-        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        (void)mli_phys_sample(lord, q->phys); /* collections may have run since the last sample */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
@@ -23900,7 +23952,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns MEMLORD_E_INVALID for a policy that is none. */
+/* Returns E_INVALID for values that are no policy. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -23923,7 +23975,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
+/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
+   request back after. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -23934,8 +23987,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
+   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -23949,9 +24002,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
-   record these. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
+   reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23989,7 +24042,7 @@ static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->retry->policy = mli_default_retry;
 }
-/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+/* Applies the variable MEMLORD_RETRY. Logs and ignores a value that is no policy. */
 static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
     memlord_retry policy = lord->retry->policy;
     char value[128];
@@ -24069,9 +24122,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
-   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
-   at a time. */
+   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
+   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
+   one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -24085,13 +24138,13 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
-    mli_shard *shard;                /* the one walked now */
+    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
+    mli_shard *shard;                /* the shard that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
     mli_verify_sum missing;          /* the blocks that the devices count and the map does not
                                         hold */
-    mli_verify_sum picked;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -24129,7 +24182,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -24171,7 +24224,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that an entry is found by a probe of its key. */
+/* Checks that a probe of its key finds an entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24229,7 +24282,7 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -24251,7 +24304,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
+   these. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24275,8 +24329,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
-   the window behind it. */
+/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
+   may lie in. Returns them as they stand in the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -24325,8 +24379,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
-   blocks that are detached. */
+/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
+   more blocks than the map: those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -24348,7 +24402,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row; *base is the part that they have published. */
+/* Sums what the threads count on a row. *base gets the part that they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -24379,7 +24433,7 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the arena of a device against those of its tags. */
+/* Checks the arena bytes of a device against those of its tags. */
 static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(v->lord, dev);
     const uint64_t arena = mli_u64_load(&device->arena);
@@ -24395,8 +24449,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
-   not known on which rows those count, so only the devices' sum of them is exact. */
+/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
+   the map. On which rows they count is not known, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -24442,8 +24496,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
-   another thread was about to detach fences at a fork, these stay in the child. */
+/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
+   have ended: a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -24474,7 +24528,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
+   tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -24536,8 +24591,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
-   what the walk of the map has summed. */
+/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+   comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
@@ -24585,29 +24640,19 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 }
 #endif
 
-/* --------------------------------------------------------------------- src/reports/capture.h -- */
+/* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
-/* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
+   mli_leak_table and mli_leak_sites, which a report and the log at destroy have. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
-   gives its own sum. */
+#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
+#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
 
-#define MLI_TOP_SITES 50
-#define MLI_TOP_BLOCKS 100
-#define MLI_TOP_TAGS 64
-#define MLI_TOP_ACCOUNTS 20
-#define MLI_TOP_STREAMS 20
-#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
-#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
-#define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
-#define MLI_PARTS_SHOWN 1024
+/* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of the blocks, without its side record */
+    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    mli_entry of; /* one of the blocks, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
@@ -24617,135 +24662,6 @@ typedef struct mli_leak_table {
                                are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
-typedef struct mli_leak_sum { /* of all groups of a site */
-    uint64_t bytes, blocks;
-} mli_leak_sum;
-typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
-                                its blocks have neither */
-    int is_site;
-    mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
-    uint32_t dev;                   /* one of those devices */
-    const char *tag, *scope;        /* one of its tags, and of its scopes */
-} mli_culprit;
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
-   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* the first member of each of these lines */
-    memlord_device device;
-    const char *name; /* NULL: the device is enough */
-} mli_line;
-typedef struct mli_phys_line {
-    mli_line of;
-    mli_phys *phys;
-    uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
-                                             ledger's, and the rest; those of other processes */
-    uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the bytes that the driver holds for this process; a
-                                             part of `rest` */
-    uint64_t neighbours;                  /* the bytes that other ledgers of the pressure page
-                                             hold; UINT64_MAX: there is no other ledger */
-    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
-                            `total` */
-    uint64_t fullness;                    /* used / total; 0: not known */
-} mli_phys_line;
-typedef struct mli_tag_line {
-    mli_line of;
-    memlord_tag_stat stat;
-    uint64_t peak_error;
-    uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
-                            tag */
-    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
-} mli_tag_line;
-typedef struct mli_scope_line {
-    mli_line of; /* of all devices */
-    memlord_scope_stat stat;
-    uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
-} mli_scope_line;
-typedef struct mli_stack_line {
-    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
-                     allocated */
-    uint32_t node;
-    memlord_stack_stat stat; /* without its frames */
-} mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
-                                   for */
-    uint64_t bytes, samples;
-    double blocks;
-    uint32_t row;
-} mli_stack_leak;
-typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight;
-    memlord_anomaly is;
-} mli_anomaly_line;
-typedef struct mli_stream_line { /* the live blocks of a stream on a device */
-    uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0: the slot is vacant */
-} mli_stream_line;
-typedef struct mli_report {
-    memlord *lord;
-    mli_out *o, out;
-    char buf[2048];
-    uint32_t devices;
-    size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
-    uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
-    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
-    memlord_result result; /* an error other than a failed write: no memory for a part of it */
-    int exports;           /* 1: the ledger exports, or has exported */
-    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
-    uint64_t uptime;
-    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
-                                           without a tag */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES];
-    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
-    memlord_account_stat account[MLI_TOP_ACCOUNTS];
-    memlord_site_stat site[MLI_TOP_SITES];
-    memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk fills it */
-    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
-    size_t stacks, stack_rows;
-    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint32_t row_count;
-    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
-    size_t stack_leaks, stack_leak_rows; /* in the list; all */
-    uint64_t stack_leak_bytes;           /* of all */
-    mli_stamp_scale scale;
-    uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
-    const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
-    mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
-    mli_culprit culprit;
-    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
-    size_t streams, stream_lines;        /* told apart; in the list */
-    mli_stream_line stream_rest;         /* the sum of what is not in the list */
-    int streams_lost;                    /* 1: there are more streams, and the sum has them */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
-                                                bytes */
-    size_t mistakes;
-    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
-    uint64_t mark;
-    int has_parts; /* 1: at least one block has parts */
-    int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id, the most bytes first */
-    uint32_t scope_lines;
-    mli_cpu cpu;         /* scratch: reads the resident bytes */
-    uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch, for the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT];
-    memlord_part_info part[16];
-    char part_text[2048]; /* scratch: of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
-} mli_report;
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
@@ -24756,63 +24672,70 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
-MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
+/* Returns a block of a group as the host sees blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12"; with `site` 0 leaves out
+   the site. */
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
+                                       int site);
 
-/* Returns the site of the culprit; NULL: its blocks have none. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
+   groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its blocks
+   are in no group, these are not known. Blocks without a site count by their tag. */
 
-/* Writes a shape as "[4096,128]"; nothing for rank 0. */
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+    uint64_t bytes, blocks;
+    uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
+} mli_leak_sum;
+typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and devices */
+    uint64_t bytes, blocks;
+    const void *subject; /* the record of the site; of blocks without a site the name of their tag;
+                            NULL: the blocks have neither */
+    int is_site;
+    size_t sum;                     /* the index of its first row in the sums */
+    uint32_t devices, tags, scopes; /* how many the blocks have; devices 0: not known */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    uint32_t dev;                   /* one of the devices */
+    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+} mli_leak_site;
+typedef struct mli_leak_sites {
+    memlord *lord;
+    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
+                                             the last dev that count: later ones are left out */
+    size_t size;                          /* the bytes of the allocation at `sum` */
+    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of tags;
+                            NULL: no memory */
+    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
+                            last site that has such blocks */
+    mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
+    size_t lines, total;                 /* how many sites are listed; how many there are */
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the site
+                                    is not listed */
+} mli_leak_sites;
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset. With
-   `route` NULL returns the newest pair. NULL: there is no other. */
-MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+/* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
+MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
+                                              uint32_t tags, uint32_t scopes);
+/* Adds a leaked block. `rows`: the rows of its word2. */
+MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
+/* Lists the sites when all blocks are added. Then sorts the groups, and finds the site of each that
+   is shown. */
+MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
+MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
-/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
-MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
+/* Returns the site of a line of the list; NULL: its blocks have no site. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
+                                                          const mli_leak_site *line);
 
-/* Returns the latest sample of a physical device. */
-MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
-   known. */
-MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
-MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
+/* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
-MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
-/* Returns the part of a device's arena that no tag has. */
-MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
-
-/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
-   A row that is added later is not in this report. */
-MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
-
-/* --------------------------------------------------------------------- src/reports/capture.c -- */
-
-/* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
-#define MLI_LEAKS_SHOWN 100
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
-    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
-}
-
-/* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
+#define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
-                                                        top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -24846,107 +24769,340 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
                                       offsetof(mli_leak_group, bytes));
     }
 }
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
-    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
-    while (shown--) {
-        rest.bytes -= leaks->at[shown].bytes;
-        rest.blocks -= leaks->at[shown].blocks;
-    }
-    return rest;
+MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
+    memlord_block_info info;
+    mli_block_copy_out(lord, &leak->of, &info);
+    info.site = mli_site_display_of(lord, info.site);
+    return info;
+}
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
+                                       int site) {
+    const memlord_block_info of = mli_leak_info(lord, leak);
+    mli_put_device(o, of.device);
+    if (of.tag) mli_putf(o, " [%s]", of.tag);
+    if (of.scope) mli_putf(o, " in %s", of.scope);
+    if (site) mli_putf(o, "  %p", (const void *)of.site);
 }
 
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
-      has a sum of its own, so the sums are right with any number of groups. The groups tell the
-      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
-      Blocks without a site count by their tag -- */
+/* -- by site -- */
 
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
+                                              uint32_t tags, uint32_t scopes) {
+    size_t sums;
+    s->lord = lord;
+    s->rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
+    s->tags = tags;
+    s->scopes = scopes;
+    s->devices = devices;
+    sums = (size_t)s->rows + tags + 2;
+    s->size = sums * sizeof *s->sum + (size_t)tags + scopes + devices + 3;
+    s->sum = (mli_leak_sum *)mli_own_alloc(lord, s->size);
+    if (s->sum) s->seen = (unsigned char *)(s->sum + sums);
+    return s->sum != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s) {
+    if (s->sum) mli_own_free(s->lord, s->sum, s->size);
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes) {
     const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
-    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
-    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
+    if (!s->sum || site > s->rows || tag > s->tags) return;
+    sum = &s->sum[site ? site : s->rows + 1 + tag];
     sum->bytes += bytes;
     sum->blocks++;
 }
+
 /* Returns the row of a site or a tag on the first device that has it; 0: none has. */
-static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
+static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void *subject) {
     uint32_t dev, row = 0;
-    for (dev = 1; dev <= r->devices && !row && subject; dev++)
-        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+    for (dev = 1; dev <= s->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
-   for sites, and the number of these for tags. */
-static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
-                                              const void *subject) {
-    mli_leak_sum all = {0, 0};
-    uint32_t dev;
-    for (dev = 1; dev <= r->devices; dev++) {
-        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
-        if (!row || row > rows) continue;
-        all.bytes += r->leak_sum[first + row].bytes;
-        all.blocks += r->leak_sum[first + row].blocks;
-    }
-    return all;
-}
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
-   the found bytes divided by the number of devices: a subject with more bytes than the largest so
-   far has a row with more than that. */
-static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
-    const int is_site = book == MLI_BOOK_SITE;
-    const size_t rows = is_site ? r->site_rows : r->tags;
-    const size_t first = is_site ? 0 : r->site_rows + 1;
-    mli_culprit *c = &r->culprit;
+/* Adds the sums of each site, or of each tag of blocks without a site, into its row on the first
+   device. `first`: where the sums of the book begin. */
+static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
+    for (row = 1; row <= rows; row++) {
+        mli_leak_sum *from = &s->sum[first + row], *to;
+        const uint32_t home =
+            from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
+        if (!home || home == row || home > rows) continue; /* > rows: added since */
+        to = &s->sum[first + home];
+        to->bytes += from->bytes;
+        to->blocks += from->blocks;
+        from->bytes = from->blocks = 0;
+    }
+}
+/* Lists the largest sites, or tags of blocks without a site. */
+static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const uint32_t rows = is_site ? s->rows : s->tags;
+    const size_t first = is_site ? 0 : (size_t)s->rows + 1;
+    uint32_t row;
+    mli_leak_sums_join(s, book, first, rows);
     for (row = is_site ? 1 : 0; row <= rows; row++) {
-        mli_leak_sum sum = r->leak_sum[first + row];
-        const void *subject = NULL;
-        if (sum.bytes <= c->sum.bytes / r->devices) continue;
-        if (row) {
-            subject = mli_row_at(r->lord, book, row)->subject;
-            sum = mli_leak_sum_all(r, first, rows, subject);
-        }
-        if (sum.bytes <= c->sum.bytes) continue;
-        c->subject = subject;
-        c->is_site = is_site;
-        c->sum = sum;
+        mli_leak_site line;
+        memset(&line, 0, sizeof line);
+        line.sum = first + row;
+        line.bytes = s->sum[line.sum].bytes;
+        line.blocks = s->sum[line.sum].blocks;
+        line.is_site = is_site;
+        if (!line.blocks) continue;
+        if (row) line.subject = mli_row_at(s->lord, book, row)->subject;
+        s->total++;
+        s->lines = mli_top_insert(s->line, s->lines, MLI_LEAKS_SHOWN, &line, sizeof line,
+                                  offsetof(mli_leak_site, bytes));
     }
 }
-/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
-static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
-                                      const mli_leak_group *leak) {
-    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
-    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
-    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
-    const uint32_t first = mli_report_first_row(r, name);
-    mli_culprit *c = &r->culprit;
-    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
-    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
-    c->dev = dev;
-    if (!seen[dev]) c->devices++;
-    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
-    if (scope && !r->scope[scope].leaked)
-        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
-    seen[dev] = 1;
-    r->tag[first].leaked = r->scope[scope].leaked = 1;
-}
-/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
-static MLI_COLD void mli_report_culprit(mli_report *r) {
-    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
+/* Finds the listed site of each of the first n groups. */
+static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
+                                            size_t n) {
     size_t i;
-    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
-    if (!r->devices) return; /* the first was added since */
-    mli_culprit_find(r, MLI_BOOK_SITE);
-    mli_culprit_find(r, MLI_BOOK_TAG);
-    memset(seen, 0, sizeof seen);
-    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
-        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
-    if (!r->culprit.is_site && r->culprit.subject) {
-        r->culprit.tag = (const char *)r->culprit.subject;
-        r->culprit.tags = 1;
+    for (i = 0; i < n; i++) {
+        const uint64_t rows = groups->at[i].of.word2;
+        const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
+        const int book = site ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        uint32_t row = site ? site : tag;
+        s->of[i] = 0;
+        if (!groups->at[i].blocks || site > s->rows || tag > s->tags) continue;
+        if (row) row = mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject);
+        if (row > (site ? s->rows : s->tags)) continue;
+        s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
+/* Returns 1 the first time that a site comes here with a place of `seen`. */
+static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
+    const int first = *seen != number;
+    *seen = (unsigned char)number;
+    return first;
+}
+/* Notes the device, the tag and the scope of a group of a listed site. */
+static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
+                                        const mli_leak_group *leak) {
+    mli_leak_site *line = &s->line[number - 1];
+    const uint32_t tag = MLI_TAG_ROW(leak->of.word2), dev = MLI_DEV(leak->of.word1);
+    const uint32_t scope = mli_scope_of(s->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_leak_first_row(s, name);
+    unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since */
+    line->dev = dev;
+    line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
+    if (!first) line->untagged = 1;
+    if (!scope) line->unscoped = 1;
+    if (first && mli_leak_first_seen(&s->seen[first], number))
+        line->tags++, line->tag = (const char *)name;
+    if (scope && mli_leak_first_seen(&scopes[scope], number))
+        line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
+}
+/* Notes what the groups tell of a listed site. */
+static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
+                                        const mli_leak_table *groups) {
+    mli_leak_site *line = &s->line[number - 1];
+    uint64_t noted = 0;
+    size_t i;
+    for (i = 0; i < MLI_LEAKS; i++) {
+        if (s->of[i] != number) continue;
+        mli_leak_site_note(s, number, &groups->at[i]);
+        noted += groups->at[i].blocks;
+    }
+    if (noted != line->blocks) /* some are in no group */
+        line->devices = line->tags = line->scopes = 0;
+    if (line->is_site || !line->subject) return;
+    line->tag = (const char *)line->subject;
+    line->tags = 1;
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups) {
+    uint32_t number;
+    if (s->sum) {
+        mli_leak_lines_add(s, MLI_BOOK_SITE);
+        mli_leak_lines_add(s, MLI_BOOK_TAG);
+        for (number = 1; number <= s->lines; number++)
+            s->sum[s->line[number - 1].sum].number = number;
+        mli_leak_groups_number(s, groups, MLI_LEAKS);
+        for (number = 1; number <= s->lines; number++) mli_leak_site_fill(s, number, groups);
+    }
+    mli_leaks_sort(groups, MLI_LEAKS_SHOWN);
+    if (s->sum) mli_leak_groups_number(s, groups, groups->count);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
+                                                          const mli_leak_site *line) {
+    if (!line->is_site) return NULL;
+    return mli_site_display(s->lord, (mli_site_record *)(uintptr_t)line->subject);
+}
+
+/* --------------------------------------------------------------------- src/reports/capture.h -- */
+
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
+   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
+   gives its own sum. */
+
+#define MLI_TOP_SITES 50
+#define MLI_TOP_BLOCKS 100
+#define MLI_TOP_TAGS 64
+#define MLI_TOP_ACCOUNTS 20
+#define MLI_TOP_STREAMS 20
+#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
+#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
+#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
+#define MLI_PARTS_SHOWN 1024
+/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
+   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
+typedef struct mli_line { /* the first member of each of these lines */
+    memlord_device device;
+    const char *name; /* NULL: the device is enough */
+} mli_line;
+typedef struct mli_phys_line {
+    mli_line of;
+    mli_phys *phys;
+    uint64_t total, used, free, age, limit, held;
+    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
+                                             ledger's, and the rest; those of other processes */
+    uint64_t untagged;                    /* the part of self that has no tag */
+    uint64_t context;                     /* the bytes that the driver holds for this process; a
+                                             part of `rest` */
+    uint64_t neighbours;                  /* the bytes that other ledgers of the pressure page
+                                             hold; UINT64_MAX: there is no other ledger */
+    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
+                            `total` */
+    uint64_t fullness;                    /* used / total; 0: not known */
+} mli_phys_line;
+typedef struct mli_tag_line {
+    mli_line of;
+    memlord_tag_stat stat;
+    uint64_t peak_error;
+    uint32_t dev;
+    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
+} mli_tag_line;
+typedef struct mli_scope_line {
+    mli_line of; /* of all devices */
+    memlord_scope_stat stat;
+    uint64_t live_bytes, live_blocks;
+} mli_scope_line;
+typedef struct mli_stack_line {
+    uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
+                     last */
+    uint32_t node;
+    memlord_stack_stat stat; /* without its frames */
+} mli_stack_line;
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
+                                   for */
+    uint64_t bytes, samples;
+    double blocks;
+    uint32_t row;
+} mli_stack_leak;
+typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+    uint64_t weight;
+    memlord_anomaly is;
+} mli_anomaly_line;
+typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+    uint64_t bytes, blocks, stream;
+    uint32_t dev; /* 0: the slot is vacant */
+} mli_stream_line;
+typedef struct mli_report {
+    memlord *lord;
+    mli_out *o, out;
+    char buf[2048];
+    uint32_t devices;
+    size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t tag_bytes;  /* of all tag_rows */
+    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
+    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
+    memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int exports;           /* 1: the ledger exports, or has exported */
+    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
+    uint64_t uptime;
+    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines; bytes without a tag
+                                           have lines, too */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES];
+    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
+    memlord_account_stat account[MLI_TOP_ACCOUNTS];
+    memlord_site_stat site[MLI_TOP_SITES];
+    memlord_block_info block[MLI_TOP_BLOCKS];
+    mli_largest top; /* the heap in `block` while the walk fills it */
+    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
+    size_t stacks, stack_rows;
+    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
+    uint32_t row_count;
+    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
+    size_t stack_leaks, stack_leak_rows; /* in the list; all */
+    uint64_t stack_leak_bytes;           /* of all */
+    mli_stamp_scale scale;
+    uint32_t scopes, site_rows, snapshots;
+    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
+    const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_scope_line *scope; /* by id */
+    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
+    mli_leak_sites leak_sites;
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
+    size_t streams, stream_lines;        /* told apart; in the list */
+    mli_stream_line stream_rest;         /* the sum of what is not in the list */
+    int streams_lost;                    /* 1: there are more streams, and the sum has them */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
+    size_t mistakes;
+    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
+    uint64_t mark;
+    int has_parts; /* 1: at least one block has parts */
+    int lifetimes; /* 1: `lifetime` is known */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id, the most bytes first */
+    uint32_t scope_lines;
+    mli_cpu cpu;         /* scratch: reads the resident bytes */
+    uint64_t resident;   /* bytes of the process in memory; 0: not known */
+    mli_holders holders; /* scratch, for the device that is being written */
+    mli_scope_run run[MLI_RUNS_KEPT];
+    memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+} mli_report;
+
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
+
+MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+
+/* Returns the next pair of devices with a move or a copy between them since the last reset. With
+   `route` NULL returns the newest pair. NULL: there is no other. */
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
+
+/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
+MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
+
+/* Returns the latest sample of a physical device. */
+MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
+/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+   known. */
+MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
+MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
+
+MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+/* Returns the part of a device's arena that no tag has. */
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
+
+/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
+   A row that is added later is not in this report. */
+MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
+
+/* --------------------------------------------------------------------- src/reports/capture.c -- */
+
+/* -- the capture -- */
+
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
+
+/* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
+
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
@@ -24973,25 +25129,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
-    memlord_block_info info;
-    mli_block_copy_out(lord, &leak->of, &info);
-    info.site = mli_site_display_of(lord, info.site);
-    return info;
-}
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
-    const memlord_block_info of = mli_leak_info(lord, leak);
-    mli_put_device(o, of.device);
-    if (of.tag) mli_putf(o, " [%s]", of.tag);
-    if (of.scope) mli_putf(o, " in %s", of.scope);
-    mli_putf(o, "  %p", (const void *)of.site);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -25064,7 +25201,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
-        mli_leak_sum_add(r, rows, bytes);
+        mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -25382,16 +25519,26 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
-   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
-   are not known, by number. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
+   not fit, then the others. */
+static const unsigned char mli_mistake_kinds[] = {
+    MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
+    MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
+    MEMLORD_ANOMALY_UNDERFLOW,     MEMLORD_ANOMALY_FENCE_FAILED,
+    MEMLORD_ANOMALY_REFUSED,       MEMLORD_ANOMALY_MISPLACED_END};
+typedef char mli_check_mistake_kinds
+    [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
+
+/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
+   bytes or, where these are not known, by their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
-    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
     mli_anomaly_line line;
     uint32_t i;
     for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
         const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
-        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        uint64_t rank = sizeof mli_mistake_kinds;
+        while (rank && mli_mistake_kinds[sizeof mli_mistake_kinds - rank] != line.is.kind) rank--;
+        line.weight = rank << 56 | (size < most ? size : most);
         r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
                                      offsetof(mli_anomaly_line, weight));
     }
@@ -25436,15 +25583,14 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
-    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
-    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
+    if (!mli_leak_sites_begin(&r->leak_sites, lord, r->devices, (uint32_t)r->tags, r->scopes))
+        r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
-    mli_report_culprit(r);
+    mli_leak_sites_list(&r->leak_sites, &r->leaks);
     mli_streams_sort(r);
-    mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
@@ -25469,9 +25615,14 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
-   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
-   r->out.name_max. */
+/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3". Counts
+   several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]" where the
+   other blocks have no tag, and likewise "partly in decode". */
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
+
+/* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
+   its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
+   the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -25543,11 +25694,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
       written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
 
-/* name in JSON, head in TEXT, how bad */
+/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
+   bytes are bad, and then come before the holders. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
     X(leaks, "leaks since mark", "bad")                                                       \
+    X(peak, "held the peak", "")                                                              \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -25570,6 +25723,7 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;
+    int lost; /* 1: the anomalies lost bytes */
     size_t parts;    /* of the kind, so far */
     uint64_t bytes;  /* of the parts that are left out */
     mli_out part;    /* the text of a part */
@@ -25596,8 +25750,8 @@ static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
-   for the page, whose script element must not end. */
+/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
+   JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -25611,8 +25765,10 @@ static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
 static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     if (w->parts == 1) {
+        const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
+        if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
         mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+                  tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -25689,36 +25845,35 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        /* its bytes are among those of its device */
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
         mli_part_put(w, &device);
     }
 }
 
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
+    if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
+    if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
+    if (s->tags == 1) mli_putf(o, s->untagged ? " partly [%s]" : " [%s]", s->tag);
+    if (s->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)s->tags);
+    if (s->scopes == 1) mli_putf(o, s->unscoped ? " partly in %s" : " in %s", s->scope);
+    if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
+    mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
+    const mli_leak_site *most = &r->leak_sites.line[0];
     mli_out *o;
     if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
     mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) {
-        mli_put_culprit(r, o);
-        w->site = mli_culprit_site(r);
+    if (most->bytes) {
+        mli_putf(o, ", %jo of them", most->bytes);
+        mli_put_leak_site(r, o, most);
+        w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
 }
@@ -25742,8 +25897,8 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
    different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
-static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
     const int device = mli_report_device(r, dev);
@@ -25757,7 +25912,7 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* told already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -25773,12 +25928,54 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     }
     mli_putf(o, " of %jo", live);
     mli_part_put(w, &device);
-    return 1;
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
-        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+        mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as one
+   of them; NULL: nothing had a tag. */
+static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
+    const memlord_tag_stat *largest = NULL;
+    size_t i;
+    if (h->tags == 1 && !h->tag[0].tag) return NULL;
+    for (i = 0; i < h->tags; i++)
+        if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
+    return largest;
+}
+/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a device
+   that has less than a quarter of its peak by now, as at the end of a program: what is left tells
+   little then. If the holders were noted a little below the peak, names the peak, too. */
+static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_holders *h = &r->holders;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const memlord_stats *s = &r->stat[dev - 1];
+        const int device = mli_report_device(r, dev);
+        const memlord_tag_stat *tag;
+        mli_out *o;
+        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        tag = mli_peak_tag(h);
+        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        if (tag) {
+            mli_put_str(o, tag->tag ? "tag " : "untagged");
+            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
+            w->tag = tag->tag;
+        }
+        if (h->sites) {
+            w->site = h->site[0].site;
+            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                     mli_share_of_live(h->site[0].live_bytes, h->bytes));
+        }
+        mli_putf(o, " of %jo", h->bytes);
+        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        mli_part_put(w, &device);
+    }
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -25889,7 +26086,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts, the worst first. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the holders
+   of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -25897,10 +26095,15 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
 #undef MLI_X
     };
     mli_verdict_writer w;
+    int i;
     memset(&w, 0, sizeof w);
     w.r = r;
     w.json = json;
-    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+    w.lost = r->total.dropped_allocs != 0;
+    for (i = 0; i < MLI_VERDICT_COUNT; i++) {
+        w.kind = i;
+        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
+            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }
@@ -26215,6 +26418,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            if (bytes > left) bytes = left; /* added since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -26546,9 +26750,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
+                  "'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
+                  s->peak_bytes, s->samples, s->error_bytes);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -26772,32 +26978,55 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes the site with the most leaked bytes; null: there are none. */
-static MLI_COLD void mli_json_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, ",'largest':");
-    if (!c->sum.bytes) {
-        mli_put_str(r->o, "null");
-        return;
-    }
+static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
+    const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
     mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
-              c->tags | unknown, c->scopes | unknown);
-    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
-              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
-    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
-              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes, s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              s->devices == 1 ? mli_report_device(r, s->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
+              s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the sums of the leaks that the two lists leave out. */
+/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that key. */
+static MLI_COLD void mli_json_leak_sites(mli_report *r) {
+    const mli_leak_sites *s = &r->leak_sites;
+    size_t i;
+    mli_jsonf(r->o, ",'largest':");
+    if (s->line[0].bytes)
+        mli_json_leak_site(r, &s->line[0]);
+    else
+        mli_put_str(r->o, "null");
+    mli_jsonf(r->o, ",'sites':[");
+    for (i = 0; i < s->lines; i++) {
+        mli_jsonf(r->o, ",\n");
+        mli_json_leak_site(r, &s->line[i]);
+    }
+    mli_put_str(r->o, "]");
+}
+/* Writes the sums of the leaks that the three lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
-    uint64_t left = r->stack_leak_bytes;
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t left = r->stack_leak_bytes, bytes = r->leaks.bytes, blocks = r->leaks.blocks;
     size_t i;
     for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
-    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
-              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
-              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+    for (i = 0; i < r->leaks.count; i++) {
+        bytes -= r->leaks.at[i].bytes;
+        blocks -= r->leaks.at[i].blocks;
+    }
+    mli_jsonf(r->o,
+              ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju,"
+              "'sites':%ju",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count), blocks,
+              bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left,
+              (uint64_t)(s->total - s->lines));
+    bytes = r->leaks.bytes;
+    blocks = r->leaks.blocks;
+    for (i = 0; i < s->lines; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    mli_jsonf(r->o, ",'site_count':%ju,'site_bytes':%ju}", blocks, bytes);
 }
 static void mli_json_leaks(const mli_json_writer *w) {
     mli_report *r = w->r;
@@ -26821,7 +27050,7 @@ static void mli_json_leaks(const mli_json_writer *w) {
                   leak->samples);
     }
     mli_put_str(r->o, "]");
-    mli_json_culprit(r);
+    mli_json_leak_sites(r);
     mli_json_leaks_more(r);
     mli_put_str(r->o, "}");
 }
@@ -27057,7 +27286,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-IlhhIbyeSF/ME/7DNZ8taaS3NXYnikZqLJ04W0EDPvw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -27079,527 +27308,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3679] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzXR8ygmhJfiSmTOumadN0"
-    "N23SJt3drqpNaAqyWNOkSlJ+VNZ/v/MAQFCS057ezdYiQRAEBoN5YWYQlkVRr7rdRbyQZehk6eW87k7j8sr7fJbAv1h83"
-    "j/uP+1f+EOslMtso9IR/OtBpemgNzjBSml+1a7Sv4CHffG5PJInMsYqVTGr23WO4+PZyan4PO7FJxd9rFMuM9muM03g37"
-    "H4/PDo8NkR1bks02m7jjyFf4fi88HJID6kOnGSyHzja/3Z8Sx+Jj5/Or0YSIm1ZmmW7aozONG1BlTvIi53VesnphrB4DY"
-    "u83a9+PDwCGvNZqfTZ0e6zvZnZxcyljjIZ4N+f0qDLIqNQQ6Sp/HRBXxxNu2dJlinqOebs3dxepEkA/H58clxcvIUK10X"
-    "eRE6y5QuqkWcSOG4714638GtK5zvZJ4VwnlR5FWRxRU8+0r+Gv9z6byL80pXMq+uQ0ScgL4o+HpRpnm9SoqsKLtVMpfXM"
-    "qTHqip2q/0US9ZPVhfFXbdKf0/zy/CiKKey7ELJel5fZ6sqKYssA7ybTuFxty4W4WFwVMrrYfdWXlyldbeWdzW+Lbvx9N"
-    "dlVYf9Xu9v6/97Ladp7HiLUs5kWXVLOV0mcgojr9MCZiYvuvxI5on0V/a3LuQ8vkmLMqyuodfz9fqimN6vbtIqvUiztL4"
-    "P6TKTw+u4vEzzsDe8iJOry7JY5tPwJi49tZb8IY1VFcGi8IfFjSxnWXHbvS3jRXhRyviqewsjHs4KwND+0eLuoB8cO9V9"
-    "Vcvr7jIV3XixyGSXC8Q7eVlI56dvxY/FRVEX4nV6IcsYB0RTJCr4061kmc6owS58OY3hN19eQ2ES1vHFMotLvK/W43k6n"
-    "cp8spqm1SKL78O8yOVeer0oyhpeWsc8VWGaA2alMIezIllWXTX4VbGsszSX4WBx5wC6pFOHx8mrDYbKz7vFbFZJGNvibn"
-    "2xrOsiF5XMZFKLNF8s6xUNXH1i2Prgo1BlFMEWWx9GcqEfdst4mi6rEAA6VKgTBgPAGic4Qdy5TvPuXCJqhgO6j++6t+m"
-    "0njPycEdXybKsoD+LArBalqo0nOMkqkHwzUp91J5uJHC+emWM04DoVlVyGtXlUk5WW4Mj/LBbaI22u4lK689hKawWRZUS"
-    "Pld1mlzdD3F59Ia/Q42pvAsPh3pqZ5m8G8awFvNuCohUhThHshxeAhYyRAyUcG05AA+vDxciibPEO+7d3Dpd5whLfP8P5"
-    "gWWLoz5evf0rOd9mnFar2E/6B0z9HkdOfzxntMbZrKG/nWR0GCvukGvL6/hbSde0XqfyqRgzCe0XX+ezItK5qs/NeAjjQ"
-    "I85TvWL1LlT+BSN5PAvghw+ssOdDVf6fUd8toaUl9NocyydFGl1fB2Dp2iwUnoPtICGwOf2c0qVFQ43+oqDzyPb1Y42rD"
-    "fnm0cKU5YQ3PuwnhZF0OmcsDG1PewGRsa1KSjV7+FzcNdkG8Q55DmbsfYVINq4fBNAEtcrraR2npITGEeTwFwPQepTIu+"
-    "rK/jNF81UHt21MIkGqnuWs9BQDhYY13BqoW+r/SzPs0i4px+1NFVuDFiOVxLIwSV7ERv9WoA05A2DVmv9YZWq731fNBaD"
-    "kSLiGoq4tQPDncvhWaksGrwtfX80G7KBsYG14nz+1sE8DrIi1rumGa76dM2dTwilA+wnghm6eUSaJozxes4qenq8zpd4G"
-    "+1vIZ27kVwXZRSBFfyvhJBXRRZ5QBnQMq/TS0DlC14FLP4Os3u1VMs9ofN6ILTAa6Qa6Cn8aXcJqVartrBgNVU0Po93Jh"
-    "CfM1v8JnwQgOAINLX1OkRgH4urxf1/UrXHtzMCQ+dngXBwyOb2tKaAY6PZbS6iGRpYqUWPeL+NK7m8lOc7hlQpx38BySX"
-    "AHvr0HLRPPtws8VHmHb3BLj2DIQg4HEW3g64w9uYY08R4gmII7cgfK2ytILy+j6Tito0GNYPWgDpDe310D/eXhBHx6Zdk"
-    "HZXbe6uFoMTPLOW687JZhjaqH543KKWG2tFfzK4iKe7+D0hj1WtmO6sRmK6325ug9ZutBTzgrjl8Z/0eowogO2ytOcKgK"
-    "WRqCHRO7+t1m2bV+IfHjOxI+KTCETn0CYl62bRpzcrm4U2GD5gGmEqTleGELVo3Y65HRw/wvit1pzqOs4y0/mLrEiubMS"
-    "jmd9opbcDVx+baKJkfwybPq/ckx3kYa2pIYBoiyVvCR+mtgWnx/qWxOW06RvqvkP8AyrQNZQA24VhLq/zKizlQsa1h9SH"
-    "ZBkBH0SZDn68AfZAoJzri/6sBIFOiwr8gdUO+Q6U/k2Cc2KL1qcEja2RYXPOXMbw2uOS2UUMsjSgQSOMtl50LlbbJGGHk"
-    "BFUNfS7kYhLCRBJb2RbKrJQzZo5omdO748kWzVyICXDTUHPElbSHJYj4gFSNyO2sHzAnXRSa+lAle23u/hiz7HBr9+V18"
-    "0Y4wsgactaDonE9ZT4rwTw3lApLl15A8S9YtKrh8K6zy4OqD8ULIBbryxlq8UxtrgpTHcmL2U+dYIsvU7r1R9/aQOuVgt"
-    "/+Ol1DWRT6PqPKAVYR0mdpqbS2DbrG3K6DubLlkhhWVSKqyyZe8GzQyfoPTtWvYHqvi/Uo6Nn8Oi09QjgOY/rZG63ycuT"
-    "FAn4JEjilwgCmCSvf3g8lZfCJtiAB4Bxoi6BIyziEmrhvQPrz9cAe5TBNnzVwBZ45g6iRKth16o076WsZVDzjLnBU3xJr"
-    "Si+aU8oTPo6uCzl/TZJ0bxINx7MStkS+XevIn7tsXXaphtKSlVfQPUMOl97YRYDrJJ5mk19rTjZjOwvq3Dq6wFIvpqSB4"
-    "olMNH/tLx0aOieYkGWwMXAtW1gf04fabEqUi4e+SIKNVsyiKGOJ38g9wbJPC7/DNM84p6QIgbfBMmQJuDQ6Tv9nk2Pn+k"
-    "vttgJvtGx3oO3nKemLWch+DeI79Jq9UloPztu3lo1wg2/vsiK+nF2ReMCjGKuuTAs5ZAB/GkjiEb75kN6XfW3kVoL5S1e"
-    "sbbH2Ook2j7T2T3IAED08zok3OxeyPpWynzNutcnp+gxc0nbRtNzFI9uKXMKWYkToNShHwc4ooX5bJqTwIcfbtdo2zkMR"
-    "xja7XZp+DveCmdpqdf0astoQyQEjTd2W73dDTW0YbMn2AL911sncX4TVxsSaGM9BC68TOYwe8RYgOx074fKkpiURQX0LS"
-    "3Xn2fA1CuyXyj8edq7me8QKxib8BOPmBy4JWWcvU3redqYobr3PBlcx1Ed32k0XJOK/sdLePAIMbEWrzHiNUrdBn/ijyH"
-    "qUwuqvATBvkUkzQLgiWNJguxMuoHgdpfqpJ5dtp7hJgpaTVPLajpL7+TUmEuPlPykhKlGoyGp+cSYQ2GSyR6qzKE7paw/"
-    "uyHwiC2bCdYnbNlHjS17wy4y3LKb9Xvw5/Ner3dIwweBuo26j1kzyJKT/Rl1g6wcoEsQivSU9m3IqjYJ8e909cnvWVqQZ"
-    "RChqQc0Bnl+h/TbCNJavN8hoSfAuGEaoCKJFt4x6D/r4Dpe7FAZ9NYAGdawDuly2x/e/EZjjCCFgtn+I1OsMGJjDW0a/x"
-    "ThmMpZvMxq05etOdy0Efx/SDH4iaCYzR7VA3cZ7uAdMoBvEHruXHv9nj",
-    "yiv4F6X/+pb5L8ryGxe1fKGLBIV1Nl223AUmlM9oTEClwWXT7sfWISH91z2kQp+taniXQd4wAam1EWLyoZ6guLwazruai"
-    "nluWLTV5PN4yISMZ2Abqe/8G2UX/42CxsWOkafINGNQe3GGGzabHB1Tc2Mexe680/+wO6bHN5PX3EFGA6E8YzNF1qicj9"
-    "ZdA/PXZbgoA2+6GlqL7HpuF13rCDhVdHcQU8CL86+USbfdc00G+/PpV/5v3D1vtocHVwgjdmyej1j03PJhH4w+0K/hStv"
-    "I0PAtImrfaOejuMaOsaDcxOXa4+8SlkGU1NvWO6ewjrIF9tkf2gtvZ5Dge2lfYPyNsyT5NiCmQonaZhik4NNaxEYOfLao"
-    "dsQIbyXfIEcNNywybQ1tq5NgjmvmguffQxYE3foYE4B5q7Y3u+g2vEUXhADg+0V9Ks68MGy9f1NEjzHLrXlgAUr3UGLJC"
-    "11wLKUyjmXl4CXbF3vEkYNkrFwBYs0A6+ZZddT2Udp1lbJaVdSrXLs7lTrp0vmmlzAB8Xd/6Kdq0brWJDwtwQb3gjFN5w"
-    "cNuYtCTe72S6csqvX8Qw1UwY9S4wP3/22HNmVVr3N31kyVTvWbQ30x51RjlmbYi2VywgGtP5trn9E3IUiFBGjOIm+pu29"
-    "JYtlPUwa3WQdZSlGj3Zf6Cs9baApGePnXkI/ABzQRfKg4ObI4GON/haPiRbrglITIgBim21h+i/WbmKjbNZQtSlUCoLe8"
-    "qA4JZOZRjfFOl0g43RJx6j+9QpcuKxoAfouH6yokGyZKDdh+QdqG5rAHoWX0utM7XlsD/l6hCgsPmnFe62FXywqXIftzf"
-    "JtvQp/Baa9ixUOPpfEMpd8phqspOl4YWcFbRdb3hW7zB2Lb8NJlVw0d+9M6ha23RmaAZkkSe9175LRthlsbVdJ/4XzEG7"
-    "88AEoeAFaokWAY6ON8Xuzy8kYl4by5u91c3HLPVuaJmkdShNyeyWNKqnBsVAadiP7Ah/cmtme6dYa9Bbe8Xrz6Hj1dIYa"
-    "NqYaZ4uHlXW9OtxFpfG3knGWttUSSSGtCjzgiaHG69YFXDdddgcoSiVWmfK4UZVbDMlY6Vk28T6/5wp7wsnnUYujuImlb"
-    "euk2RxVUUuOWi452eoS6kinE8oOYAi+KvePv+s1Q5/eqMVpTScn80H5/+aA7dP5nF+KadnB1Dwv/3CVN6kiYRPTOM67gL"
-    "hjdyvVBHUhAbVHTX+2dlCt42+HO75+6KOMydy0JrudJwSl8tUokm8lMK5AAEsvoTyei6daQlqSbn/+bNB/+mwYjnkrhZO"
-    "OnOugATkUG2ZA/4AstVyGnz2U3PjpJVziwMlc2blzItsOnTSGssvJCALTAOhiYO8wbmNq3ZP4Ptxzp2gwThVjAabyllW8"
-    "KWzgwUM7BGwffYY3K4lfOveBtt3XMJQ4xuHlmudXsvd4HsNIAEo1bISjoyTue4ffqMG9glQqZI4k4HzHjqP7Thoh8Wu16"
-    "oAKZIGavgZQEFmTlE6izSH5n4vimtoelrCLCzQYdOJyxLARQara+gcNcPERwAQq3lxWzlxliHEamceLxYy/8sg0t2zgfR"
-    "elzGY9K1TzGCkxeIxPPsWZVFVA8Yg1bRD79MSpQx4CCSyCpznzfhgwAKQKs6nDgDo6WAwJHiYcX62Nc6h8zVSPXrl3Tyd"
-    "1R2+v42zK0Dx4pp74ABJpQvhfF0lTibjG0kTcv0XAQUi+5UNpLd4zwCi9T2X2ZRmCis+shDjK5AzYfpzJzNIBQObgiqAE"
-    "ih0mc0ATuxU6V0tgUzPEerY7Bz4IKhkf7H3RD/t7r8kQQaUlcVcjcIq2d395w5Ia4jWsHSBtUr8xZ7xMIj1wooYqmnnlU"
-    "8UAS6RGsDMv5gXIGs78WfYEs4QUCSsmDuzJUw0Meyhjf84q0LNOC0UqNtaBH8RHoylNkDecQnD4t0n0PwVTrQeGpIx6EW"
-    "RxEQCaeYI/RA9oRK8QnR3GsLDJFtWOO9EMQl2n6nVwkIsgAJIzJ2uNi0kNRA4X8msjrE5C21ImkXgZbLCthCuLJIFn70r"
-    "StxIBhDKBTZurUuepq01+ReJR3zZguF7vFdEAy53w49WS4M3SChmSNlYXmrACnw0/+t0DcSsjfmlAjW9eP1Y75gXAf8pl"
-    "iWQeT27QJeJUSBBUvw4cIg37MYF5ILys000GBLPIF0fy2FtGwKnplcQ6iTL6yUbCYkkUIdAqLr8/5svkkFbUPmSSxgsr/"
-    "EDVe1wtd3weYubuk61vIAPEQ3g2tTpXBKAplNc2ulfJVVAqtt9fI0FQBDzhCcGZDtNeXc92t3vvyhAgEoFRLvVne90Gcl"
-    "2+k6T6UVZAAkFBkY0G7hOihClvci/JPop+arVg+e6jHqg7/5S8yhftEdHBTw0vGRsLBYwDEdtG2v0/0sfrPJ4AcS7PaB3"
-    "ppCn9cVcJldkN+Lvm5c++cnHydS8lPG0TalUEQ1U3fy1+bkAKtqaHCrgmcFLQIQURV2MoPnTX2D32vMvDYX89usXodN3/"
-    "pF+iXSi3xscOV8GziuiSEyWHNahkJYS7pHFAolF4HxfoFBxiRIrdWYRX5IA/tlM1gnohUxyclVLiUq0flU//o8LQrhT1W"
-    "Wa1O7Q8/zofDVb5gyFf+ae9NEMgPbi6MqT7CpW+SKP3nl1cF1Ml8CjfFHRLVopfFFAxZqsRL6IqXwGqwZqoZnKK6Pz97V"
-    "35ZUBknFfXHn5+ALuuCl/4otruOPtHN/3h+nM26uCTOaX9dwvZb0scycHgWIIwPC4ZyVJr35JNodoKuF9/cUqA2z2emJw"
-    "fMKfT6PzeJxOfFBLMxi+92VRAFByPyiRwFXS84f8kdU1FIfX0HviZb5IljXdwq8vcKRhJXCQUFhosJz3RkWIvRMKMmG+X"
-    "nMnp3WUy1vnX0DVvosXQwPiQiKI1cCmdTCPKyh4eIBL3LWUgubAF3B/iff+2rz6Hh/XItczVEX1/UICLCSOTkawImFa80"
-    "t3xAWh68LkNHVUO029/f2mFKbu3sywL8ro4JdO727c657G3dmk88VBAFCpvcofuS5AIo2qhwe3d+d28qAu3lF7Xv8EIBW"
-    "VDw/xw0MFEAa2D7Ox2ZBwXQN0EAzDYlR0Pn72sZOFKf1iNy6WaTb9kE4B8WBiw3uveHhIAe0AhUIpFmlyFa6u0nwaujQT"
-    "rriJs6Wptxb05RB6sheP7qHTHe8akBk1H+h/6Hb4GgDkh3HH7ewYxwI0/xoazJpxBE/Gv/xyMKEBwIy5HooCpEv7rp72Z"
-    "R7J6Fw2L3nhL9POQwsEPsNAvJLR2EU5wRWskgjXyBzupEGZaa7nXUFtuQAgIOhqBk8e4I8aNAWnJBL656pBQAn+Pjyoel"
-    "O5qOehBCyhq04/7DFIoSL8QD3E6Iv7f8AXEIcBf8VVOq3C8UTAYMPxuCfg30So34lAaa+CVqj7eMGBidCbngbMv/MIaY2"
-    "3ygusO4ZB0WeglysaBI7dXfsTASsiHO/1Bf1/svYbQPyH4SAqf5VJIIgRLlboJa2UXCOVU4y8ioGwv1/wxV4UmSJPlUXL"
-    "XF+ig6cfekUEveIPCN00LsocngoZUM+DxbKaewW+0KzMS9n0DNYxQuMh6p+dQUEAdOvrOJl7XiFiJLYF9AVHDh2RuPrH8"
-    "STa68H3ALTjfAK3neg7IGwB+nMXouf7a+tLb4gGaAqQ45rdREUN",
-    "BiDeiyytRwg11fkxTFqu4J2v/bApVrP0dR1R+9BP/YUXNbIBWHhQrJvOR7Ryc4V+al1yLcY5yTgnKnRrvZThXm8dyrWY5"
-    "7p9SeQ5j86/RvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6eNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo"
-    "0IvmXAYpFv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxg2xQ0BOTA3NC"
-    "q4rsJQe0CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKDYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr"
-    "71BExAMKrW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9i"
-    "hb2TCQ0R4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZY"
-    "Yq/pmgrwwhb4TSSY0G4cCwDb/7lRcL8w1/GCt03N8vz3t/PMG5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX"
-    "//d2b7wOWQ9LZvTeG0gnKjxoXSpIkYfUGaJkAfNdPLHglCK933pWqSNqmD3T7A82X/uQsKjwlBCXYmCUn0T0LcIlZ87FC"
-    "DUBhRKkZ0NcxCJDQGIDYS4Aeb/WAv690KaAM1IJuEQTcK7jBPUzoXTNVeiIzAolYinlDdi8JLYkYzUAUjRhXRjBVYaImy"
-    "xS6HqiM8eUlNOmCwJIofuBgLd9lrDWV8Y/GYXipEZwSH/CXVtNtw36WwH4seH8g/CSoFDSNDBrV5zfqvTT3TAPX3gctT/"
-    "d8ceuLtxHQe1IIPqhVtVrjo8ofvgGOeNuN3giDpJfiLdHWt5oRjN6Gby5+BdUqAJUrvcy9t2JF41vkuj0kq4C4b2zE9df"
-    "U5CU+uBVzjc6bmFT62acRBWQVa1ITay6B4CVEtIkyt2bfSwlgBr8eHnp+t/02MahSKz2mV7QmoDOpP8O1m7HAhLhChKOh"
-    "qD/sWGYaKcl4hgtrvEUsGES6mP5+MA81p9lil/oTqZnJcmMmQQfYS/WU7e+nLGNBe6ChegcoD39x4CvK2+a3ADsWGxjF1"
-    "R2QohmQfSzqeBk2iJdAP1XLowzIGMryYqmoeYpoA3VRCPY1UVf0XL2k5BT9QcIi02leJotcDw16MI/+tzx6SEi3hGmZQ8"
-    "8eY9cWfEGrn4FIPZj48fhy0oiJeNcFaj+HX8DlwpB0eNKbnPdA3xoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/6s6WrE"
-    "IEP4dUI5YXPgzyHBAp8P/sDBYhT/k64YPXLfsClIN4GwwGk/CK3hGEKui84rENbQ2ILF/B8tmPNGENwgCU++dV7UoLpUX"
-    "0XmhEclvWLEiGLgF4b2qfd2EWShtgvLv3AOEubgHFZekZ9CJ0J3kvL/2G7naiPSxKIFmv6rH1QTFe2GNrB+Woh6XE1Qt1"
-    "ka4pTGyHsE1z/vWOpaVlowapCBrpJpNH9+9BU0GVYX+ZFyD5hXcxpUq6akS7HCEAk42A2yjqYwvKo9e7tILfkg3UDcBRM"
-    "T3GR+hYFosL2oo0DIktidlju2hWgO3qApq4Qz5RRXJ1pC6/WF13htW3W5DjTQ6VhOB8uZyAVwWOtCBa+xHjJ3CG/iBGxw"
-    "A3uEv3FIf8Z4uoID6iAV0gS9ADx/wBfgV/B5SzJj6qjW2tdJ3o561OoK7yF6CLWivUG3wKtWc7+MWepov5VA3ZFaJKkDw"
-    "4S/z0QJgdjdkeAXoLKrxpQw4mxH9gJ4QI3Kelfh31O2Hfd8mujEZu6gRP4beFqLoRPzqusGcurIX2LaklG+NK4dJAL3Ky"
-    "/XwHh6Uwri/n6vxRVG/GbSxObG2TfrXw8PqUQMEZtCZgTpCfAV+2Wki7K2HbOmiFpBbVEZFz42KXjUqem5UdEZpoKD0q2"
-    "CM42A9oUBt39IOh37BqFYAjCvmb/QyYlUVcH+wAJdFTstizUt8DLSmDkgyqjx/oiYP2SsuX/x4l/uAZi5qt5vzr6aRP0e"
-    "DnvhVRkfPGiKYV20iiP0YeZI+L+nzB1wIwMojs2xrX4xBIZ5EX1B+rdE4ODzpBP2jJ7kI+odP8kk4Dk4Pu3QNJQMoUZTq"
-    "IwetfrHCTr5EJyXv0F87X6yKjfv6vDc67IWD4+O1/7FBqqpiWwOgiwwuCssei70ipbpGZUyVfhGgX9xQ2w1A/kCkUEThy"
-    "WFH3WMs4QvAw+e1B2vqb8dPgl7/WTfoHZ5sdttTIw6OTsLg2ZHfybGzurB3ehximC6WZTV8jRi5/+TwpHdwK1sDKTYgXx"
-    "cLgPBLFD2MyAqlpTQWMZg7/8nPnT5aumFucC/7wKvVgu37Q4THnayi52UZ3wfoquCteKDhr3It0NI1Npoa2ql4kY2AQIc"
-    "W6SyHJaDoolh4/rCRq0ruRbdWVAUUhDK4g9s7/0kFchPTjyfVUE0MdGScTpjMlSDqVYCqIFSJTKRPfhYJSFWd/nkEI9pY"
-    "yzNoiYjTDNSBb9FPzZtH53PV+lkf5anZWW/EtUJVWZvYZ4QBBX8WFswSpLTzqKeHMcdO4wvj2aTp/GWUdZJuSYsHBpAjX"
-    "8zeoZ9jxOgjuOhHYMneHGRnmAIYgyG0l905yig/d4FtrjckUwUKv1TrNRWZj4rwXTeDjw+1tUMGnNpLTod7MVBAqBoLNK"
-    "J5ZG8qrqTuT5pfQXfQUPwvRIBoIHQN6h7QbT0uQBi4a80aoU/T8VhBtTsQfez/od9q2pYC4kpL8wJNhiut7tcgdyzz6f7"
-    "+nroim0iOyHiZFRdx9jxbzOOoHAWD47AvpAVbWMkoVqgy6j023vSu68XnhyCzAGyDY4avaL5Xkq3Snir2O9xor/Nz98hu"
-    "s49DPfTxsxsdPIH+xeeDo/39BQqsDOp30lN8JO4+g4XXOcImDwab7/cVjS2NrVICp6phKvckkKP9/RItlssF2isNUH/b2"
-    "jvRK4c6PMsKQKb84Gd/giqtKJhKBHed+kCt/ydcgtOoJUFeOV4cnQMqnEXIgM7gqsOT7bMhXfX2O4lWE0PVpX+GO3+jf7"
-    "KuTC6fuO8TfvxidYdWFAcI4OZDIGrNiC7ztiX4lRyDfCzjalnKCZEtImhGDShAZhOI/rSbmN17/rAh7BaSITuqkR0N1do"
-    "e5+I7tKTCA38ixi57priiJnFrvz+ipyRV4gY9e0u4WJNZrCu8Ekif23HDEqiJ+8tyMOgPXFTYOvCqAUnp424gtwo8/JCM"
-    "99QB1/qYe1nkEl4GGcfl6khZrUas19LcwdE507Tk7djK5aHQ9IBCI7NKOmaYHS/GzS1XgCBep6CuSlAerfowInbycMW9L"
-    "j2odGOC8AM3GggDa763uwMv3yrvEPR5yu1mGuTSQMhm+/s1k1yt79kDS2usoscDl/weichWTZbr3Z1De2Gjl3oV50Cjd8"
-    "3yNRAAg1hWy6AC5lNMLkBmZVe4v9x92Xfczp3dKl1WvyE8uDFfTbIS9Goj+7F0YLVPD1xddYJqlMH9C7OaCYU1QY9q8S9"
-    "Q3/ZqLZJI3N9tBFcm0AxqZq0Fiil3qujOP/CaeUA+/0StfVg3ar",
-    "kNXyLBeokbM0I99IVXEZvq9nEbhykYkPf9/bfSg+XMRWvhZPJGZihu8cfXofMRSIXaJC+DXwsQQ1zH9X11KfC6GfS9WvD"
-    "Uxag2gpYlT8RQHA9j0A9ALAPJOK/Qq9KLGyAgrUJqOZp67oUrVnVaZzKMVRf51w9/9PiKBJnV33HIMSI4B0sEFOborRYl"
-    "hUS/o6AZ3OHx1xsNonNArjXdk1GuhIe+6B75KAf96kneTgH5Idc6MnRxrwjIxQ5IF3T+4QG7XKCBgqAFFaD3WeoKXU5Ep"
-    "Tc4cUOs7xPLob0Y9tw2fTgbCEQJxJIGrt9sbKltEM5hDZhTl+m15wPgXxe3snwR4x4Ccj9EcgCmtlbYr+rh0NwSWzJ6KU"
-    "hGZMzC3e5SqTfttpvh44ohC/XQ3i2Bjyn9p7dpoKtHdi8Ayj5vnmAn/BFo+tMpUMlQWjIEEk1PP0H9krtqy0xIR0eucox"
-    "iul4BPVH0EEQQdPEO0MP8BQeRRNgP/gQpOrAQfvPsEuGS04brwzpAngcKuoALIInFAStppJvE64/hR4zHwLF9sXrRhrG2"
-    "OEBVMi86iAf9F9AMEOCjnr+m+68+oum2Nelp1d5TB70gilzyZv4KSTN0noTX3iRE6SJni2BT6acFVsGNePjDVc1VQDEfb"
-    "4Ay+R2veeW1nNUuK/iTpiNl1cY+NbvAwNFThLcvzQyvKL69WKNJYMT7SmFjgEfLSiPKE94hmuFy94cxyOZIXXkFxr4xYk"
-    "G9nKeebZ1aCXaMCQ4XpzJqSpsgEV2ArivCJPZQH0RDKnEMCsXzSXKky2hPPRUJaWtwZTeWVZurUFN1JdDpW8VXR00Jb+A"
-    "ggUetn4w2wM3qMvuHvH94qIF31bG6jLMarnziGwf/pWkxji2NtSofpRVtQ/OnQvpB+wLxnULs9ZToAK1UOL/k1Oz6QPI9"
-    "AgqI2lQ1x6ogoNt1e+7DA79UJfEC8N/iXzQQamGDCPkCeAky80Z4UM2qTW3MzU3U+CsOafJ8yzqUkP6L9KKO9vqGcdhWU"
-    "EPbL2X9Ja7RNL98kWHwK0n3WiYYV0FCpf/uohl6Vgtd8HMXrQqLyVpLD0CiuUnkMvEFx0H1BPAK9PVYLAAPKdALvV4wnD"
-    "qLL2TmAqzpouO2YguaiADlbY7Bhp/0JXeFCladossKDhWtmqrs/f0CZQ73ulhW0l3rquhBGdpQqXnZk/KAqwCxZGhARfF"
-    "5AUdzRMXIVa245Hc1IkFBvSQKZqckRBRA0EFbQUZkvkyOeiFyW/VEAFSTq1ZnWr0QtiKLXHDIuAmfAiTcg1ZiWHuESkhY"
-    "AYgaDrTQoEsX2bIMpbSdS+a1bSdBmyJhoeVW12vM6tIbj92X6lWYRKT9rsiRmvBWOnqso1SAcvNbFubsSmzgQ1sdVkfpV"
-    "BsOV5TGXr35jqRcl3ZW1Jso7YoVOV7rWhQXtVGNDHIb9d7hDdSr+Lepd+BtrDgjA+JrL5Qi4+IegZzSi4on5sqQyERoVQ"
-    "Onoo9NhN7FcjV8oWNomQh5TDbgZxvEb2wpcBf3EW1E4oaLCxRcO7WAaHWxwwGAEKMtwJh9C9VhErDdx0JAFHM3QSACQyF"
-    "kSp4fRpEKge5MnctS3goHEEnCwivj/CpwkVgqXQHNx2hL5s8hr0EXVmLIpxxrhTtoIX703rlFV33UHpHGxeTs6lwX12hk"
-    "II9W9ERfLnDlU8iZCTDDJmhXWnkyQw8E6D8VdgK1yL4e78d3BEHywK3i60UmKzSMYrURSNr4PYoIQwWGi/2Oi0MnX3S4x"
-    "WW9DlW4RRPvoPWp6mPHi7cVptFHoSMDyPk/dtp6E0s1j+hMsdGZ1gGIMDA2P6yodZzJDb3snK0OBuJkSCjULgPIR+pDQA"
-    "049GQOFMfR7kjBRw22omw18Zun3FdY0hLK3xIawcHjE/Q5xnrXHr9tXIZdSuTKUQ76BQyB0Z9KlvXml6DI+kJSLDPyZXY"
-    "uJKDjLYmOH31hm2rRrtm08ibP7qEzv8q1UxIjwMlGbhkCWnO4kmOFK2ltXEc5YeN5o4dZ+uaODfYVzkGYC+xLFdb0G9Zo"
-    "aVFzElYPDz3RFlJmHO+Ml8TmQkA+K1jL0SYCFWEKOGcHd62HhbbekDOlMbUWj5EKJUAyBdibPzzMCbVxaa6BKU3hKbVUV"
-    "OTSqDhblKhbdrD23CKjS+DkLV7tvsWgbwx1a5k1UO0jfYBepZQEbqNLQNmCdmNd9DKGu2l646J/D15yyC9KDJTVgjhiGh"
-    "QLCaLVr14pgEMB+1wLqKtSUwBRfg4T7VB2HVqeHKHhDHr4AXRGgMp0FgU2C4w/dCsZlwmMhtgNhrPJEokyF7ZHyKXUrNs"
-    "pWDbZUAOpbeopaJKFyHjjCH0GEhBJUWyeR+c/enOYHuQrdfHTYqFf7mCp1op9Vrd5MqO5WHrkzTKLXvHGtzcXlz41taud"
-    "zUY0Fb5U7TSWQ7hXHyH/U1N18vDgNe/1YKEBGlA9YYpRtC02BNa62RDnHibjywnu8T2vQW++WNYoulonZLhC+VnjDiN/A"
-    "FX22WYzq/mfaeSSGlHdg2bmgY74j/asUV5O4AkZJ6Kmxujje47zQXd5oIgY3QX045WE6mtF5C/ueceMF5gRhVDnRLUSph"
-    "n0n0IUmwJ7CxlE3NKNix2yxnlvBGJAIaSPREHHeShCELjhx+9V15r5Ul0MPooda0RxfZhssVAJPBvfZT7Jh4kIv4s+yPY"
-    "Ka7tFFGIFU47sOFQrVvAvZwqhO0y6wtkGXBRTE39H4QzWoyIOmr7ohjis1dAgAJlI0fX5FjSH4hY11K9Rv3mNLCeXpafs"
-    "0DQQl5DeDFPjEXniUwWMdKALz2+thA256zr3xnLCW5t5OwjF6E1VRNwAVLu+EYZ/9VARUhDy2QjZ0xEBUrnLhGNNmoXbO"
-    "BIp339zYzkSuRN2rB6rCMg/+5qw/Hwm6JYDLVB4px1fYEIOsHrjQDhhhx78JgfRfuqj+kvsMToRLILBuzrJwc4PbjiawX"
-    "vouAlvcbSgEeJd84VaCRrwjbV4DZwXaB4z0by4DVW0Av2uxTe4zaJjXoAb5svrC9DJAAHIACLPou+pJPju+b8/vHv+8us"
-    "P337//utvvv4Rnv2tD7SkN5Lh9/H34qeNhkxsDVvjDA5d5TtcLwQaMIhmA16qMt5LpkL2Axn/IMm6WYorEPXQSoGhZ36w"
-    "SKcTyxqM2PgbMXJAsRtZ3uv30fopycVIoeFvyr5m9p2xouB9UNXDJPJ+8jId5kP+cU2syn/tCBfgO1izicRZRujvMI4n2"
-    "KFvvFQHbYGUbd2hT8lPGJGVUvt0qUDl644OOewJPVXZFyQBNU2FkND3Kh13stZyw1z5nST+cM59Yqvm0keZRhVgU8umqW"
-    "WO+tcUw1YoNCKcoR+fFZ4RC/Mqtr30W89ucjKMblZRraptCgAwDRXdSbccw8yOPvoox1owNlF0m9EF72iXGN01/cJDpMi"
-    "UY2Umsh2V7SZV/NvWe1deOr5o5hvdB62WoPcKWKWGe7pGj9Pa3/haarxhtt1TM4YaIGOJ/nyZhpCfj5OJ8qXOApqB0UdP"
-    "PXQI5ThqOuewAuoBqynxOiS5PymuMSP61P8Y7noTKwrSqzA4M1Yt4IGB7Zc3fQEVU/tNihWuqlBquRy9IhXZ/g3INj0cN"
-    "47Elvi+BvRAArH3k9fE0AG27MHKUIFm5JDp/cQ753qtGbs+BZ35",
-    "4oXZxAYedYOkBDfFKPKvec0KBas2t7Fb7YsiavWHymIK4RFNfFSM/lCjcSGqyVZYpCE7HQ86ZI1lM2yuQC/zZa5ijixd6"
-    "Z/1tq70E27/KRffmO6A36D4j5fMPmgzmtQXiqzQJO0ncuxBlzp0NlFe7A8PVJNbNFUL0wQ6tuvSuOX5/hFRBoNnQaRbf2"
-    "y+ySqn8j/CHToK6Ggq6oUM8L+iLVtcXjhEY1yhZjAWAnc60ubVkG7hs8ZdH0Q5Z4z9mHyE8tIqJ3uD2ymbtxUyzqsmbIq"
-    "0cRU7ZbBgTn5yKE3VVmirQBdELbAem80ztcun5/qX5aB/2nPcR1bJao0hY7TxUDUtgAJn+AY6GNv7ls4Z3KggBBXsJC7K"
-    "VM7CouMZx9fjkfm03rxDrqMDxkw9YNosI/MDUKhhdHEWok/lteTeqGcoLvri1sSY0d4LShXuCGOZ2/EhoRwv5biejDGA8"
-    "apuvcP4MNrbo2jdkL280op+vVve7gCxmmcFVlb7tTmI8fgePAjfNdWvreoemwZhNLW8DmsFntwEUpqwub4gaWhHzCWZhs"
-    "KeHW5zaXkOqcU3Rqk7nkQ0VFhw8fhwArr2lacdFkE/HqdWTACKPunuYIBv/GEDUSBt6HYPrB/bMqAl7jU0ssZSgConbsW"
-    "Hhhu+ASGIWenDw3XFNdCozsz7jS/eWFy4ErcNU30rlhSZ+Ia/M64m42U96URvYdLjcR/VV/2oN4H7SN/16Q5GhvUGG/UG"
-    "rXoDVe+NdjK2Iug+UNScxYiXyIQWuFVUo1XfmGP+ie4fS1AB0B5/GdUWsQJEXKpQoHApbtGTV63PQ16fb6LzN6NvvMvxm"
-    "4kfUlc+RPAGIz36OL3AkIulIkGFP/yAYTNmfHMTNpCAFq070seOLAPCMpiNZTsUkHqkAi2htXqvoYi0fYezNfd1HVAUfX"
-    "tW3oi3OCnZ+O2kG71Zaw/YWWQtCbJF5T7HGc6wb5uxhOKPC8bfeLNWpCGiKpa1Aw1FqVATAyMyHRiRgGCE/8b4hN5ETBj"
-    "hc4SyHZ94/6d8qX3txUwHt3raKxrv2gFjuQlFaMUybPoYtyg6O/zmyJ+0GgqTMiA/Zloc/y34F4XvQ+OWO9RSXTnR/vpo"
-    "6RtRcyExfE3jS/X4EORXglykfllB0b6TdMMBe0knVsskm4xnGNdQ6jWi7NQCdJG1b8IEa4qERx1F6UziZ9mwMbPi6klXN"
-    "qsRiZSpZby6fuadZoydEv+RHGFP/cfhk+O6xl8gj30xmDBvqKPzkt8871lk8qJ6PAD1Ci0AoqZQRJhQVjVX7MN+Rd5B5O"
-    "VNiqcprnWxCRLZu2KRCxbsVU2+lyx/cOPN4gHtDMYJdLsCqo2qWoHJKnwBOIgIUjUI4iuvVn7jP9JL/S78LRHZYqFGzYc"
-    "ge14mEqgE5AKGn8J1F35L9ARGN3/lfXLGYVQq4kDP2g8E3Z88HGujkV6ixQUZwYfYdqq8qhSAJMGjXtswJS/KWXR+D23N"
-    "rLbIhAqrl9F0TIqtoC0tXgQ/YBgYvjjmAEUdasvSlZrZJbDQfLyc8EqjIuW6zDg/Q71NRYkB61tOxkcA1mGhDOJQWqhtN"
-    "NyJ4M2D95SXCTvnTNPZDE/b1t4k+j3lTiJAv7i1Htb2w9AoNNcwxZRrr9SphEYfYWxeHz6aegPUFlLvsOmB+32B+RuFSj"
-    "sGr+GQ0a6uHBmbpnV7bhNEChADIjujrjw8rHRCEpgGylrCSkuiUd3LgMhpTZTgjhCfqRIxM3r/xI5GUa2GM6Efh0t0Rsm"
-    "8ulFrE1LMZ0h0VQAtTkIDZ3TOmflryrGFzYDmBp0KKZsW67GWSodzqHeO2MVH4h7QRmi3WlWsywBuYMQtMkkrKpjy0wSU"
-    "XsnH8G/dF471XpOFqaI+oJPROwYkv2wiirVFcM35uzBkDy2bpItSzZD2EXUKMNrOvC7yS8pVqFPFoZEZ5gBmFz1Z/3gsG"
-    "RodqPd/2OsM4Grv1lkdVQF7f6l/8f4+8NT4vGwwFdcKrnydGRPe4I0+3oG5LbHV2/jeoS1NRNONWHw7Kg9PUWsLVUyCkX"
-    "TSHApEJm/WyCUPD2Zviy55Afo2ji0VhIxRH8jADIX9tdpx1kilzQRBYyaodM4SYmE/6E+NPqJT9r1nCsjDzCfnsjsOipf"
-    "K0Rl9m9GNW9wYzQ2DbKiB15TVhzzd5EHdmN/cLjrRsnO0arYhtbebpLYxWt/UOqaRUUfFQn6DezfIlkBOtsIh0dqe6SS9"
-    "ZJMfu685B81bts8+byyzzP85HcfKEi7ycYFaRNmN7Wb1rkDton8JXk1dkWKcLvtn9g/dMB3dIEu6y8lZ3NEe4rhTcE2e1"
-    "agnx6M7L4YK6iWhFMWB44qSzEx36MFoHqdQlgJJHd1U0DS+6CJDMzztpo7Gf84Q/R2ojlscDUGpOPz4ph7nk4nf/UaLAr"
-    "pEyNr492P0g5ZDGn88EEa+06qgLY3cbTq+IXqIKqLKuNsW8QQ52iz+Xrk92FOlHk6gLwBBFIuqkfsKmJSVZVJtJemVT5a"
-    "bwA0rNFjkI+sbtDQobSLGaznk+IDWCFhEFeI3un1AIbt8uGveIbtrHPkr5a/wWIs4iwkslnqcKAauqB2woL1ZEzgOQssM"
-    "IACyG0zxWGd6UhknNoQDpV4xwD1oHciJode0n5Mai5BhmSUIUUZmYilXfxN+E5TaZmGilw7bjt7r7I2V3qXn8afkxor5o"
-    "kjLAtWD3aAGvR47tt7lKMZm0Cgu/oxFZnQ9ifPGKR9BHWirz3cgROEOCEU8CIp4EC5g6VdSo4RePrR0m7sGLVSRlUzqiy"
-    "3hl7NP4H5EYvZeQJha1LRljXL5kgR+lOdadbUzFFeGwc0xJcTGzqHxiILXOP5ETfZ/KMuYjg/s6kQlNFfxRgI48hnARPO"
-    "u+LixM8rQr9dIvrWVbjyut3fI62aHXLmhJSicJmwMU05npPsiZik1WKGVss+oF9QEJ9YEk29ZHdeNjxvU/a4aJyyRTiYT"
-    "kYHI+ZVE7bNHAeZJxEgG2G1a/7X2GJJY7PsdzBrBaOJ8OroiMZ5CSPzW/iZZRm89IPWUPpYizs5Oer3ROEP6n2IEKfyIb"
-    "CIqTzGDHsZuUYf7E6Bkdof7aGSDiswu+qbiYCIGrYoDVbFhKAKj3wALtGec9jWDOXQ7NXvHfaXtcnmnPxnlIXBsQBQ0A9"
-    "pYgP5CpXBJGkZfoWnKnkLcIiCDpdB/AP1JYbuMnns6ybsvMBb0t6Us79+RPwOIIG5AaRwxBQDtMRIXqNbRa8D91RpxU28"
-    "yR81usxHVloAyr7nYF+qCXSSkjkTYywX0II9vXL/9aQCS9z/jeSlnkasy4LuT/2nctLF5oFXoourBItvL9V6aaW6BZ9EA"
-    "VgCYYlessKnQNLUWrp263m3FmC93SWQFLPsIqHlOEhjlW4AlbNx4NqpbUMAX9/fxr17Flp/PMG62QF4DeUF9FH+jmCm3e"
-    "p9VOiARGPyB7hRmbXPAzBLdYJbbi3xpFnnHrdgrYEXNL0W24QUD96u40cQ5/U46nv8pz5VlhDMN3YepQK8JvN7fB9pajP"
-    "FyQgUgE3ivURLJvMYkii4GuQCRTMwi0J9fowlPo0qiADa6yEHoStCAyE2w+QS9DHANAPq/RFdoYNss5H6x+jfamdboioV"
-    "OjU1hBZzY+Sg42OeOP0euNjqkDJ4sMz7kgR00NHhVhM0Sq4Pw+d",
-    "rfcPj40XPf3cYLhnENvaREDjBsmAh4BR6/yIpKmudmFw0bVAPe31cX2nXiD51KUp98ulqhHLWK32nznddiQ14Wj2z+PbK"
-    "/5wskG4oT/91sD3j4EjaK9KsWm4YhnQ7lawwo5+tWQqwvtnKfvVJxZZjhbm8RKF+khwcY1d8xqjaHS1/ApXlGK9GtLccl"
-    "FRCge/u8QlH0R9xCRJPLezxYeiZ5n5pCQaG3KMHUQYqu4y5n63ZHH/LwrW3e+aACzr5Q8R0W6Qz4pKRv87r4Zypv7el4h"
-    "9T2uadb9TXlgyKlajVle33RQg0r1+kGzca5RC1SenY7YsVu8ohjUF5JeANoW0CluN4Fv6AfQH121gZhfPVjTfuQBAgDmg"
-    "85RieqUjK+RSCSQUOSTOGaAIsvKGNA49KlIsSEpRlbGXpdni8ehJ6mKZna2ntL0h9J8lcgGycIIY3/SUHoC4LJ3o5XVmv"
-    "xDl+ZSjLrwBK+ArHiMVcYOwo5Gsj+qTbQXuMbF5SPtideNttV8qwe1aE8z4EfS/FVY8XVwjPnxsg71x5F0qBQM5ePVTNK"
-    "Ui5U/bZGdM9opwOztgYwUkRY+qF+uNf457huCLpW/fAwOOqZhDy4u+5JDJlQuy2W3n0w/mU5fdbrdeHnYjabcHbWjg4pR"
-    "H9jq+odVrzrzyYHlxgFwF2hDBAvVGIL73TQP+nkG4kuWt+7ezqDRk5nvyx7J/0EP9Qjx/jejD76rEs/VHRyQjcnp78sZ3"
-    "IGz2ez2WmXfi6wD9DNly9fftWKFP3B5O3Y9l/SIjUijokEumKV89rLrRy5ud7sB9nn3svZywDTGmIYmQLrUW+kQ8q6Rz0"
-    "gC+Qui0NENyI/7Pb13ge1oHMN16OTHuYa8OIzzKCsQd0x4WnYmN953D8BvbMVscujE9nvizeoLH0JC+0fKf79jv5+Q3/f"
-    "09+39Pdr+GtpQ2ijWSkvAKJA3FttWiAHgbOeVYrGGRDCu5Jz/NQq/nJYn52Qi5nZLsToflF3+v7QrzsdqqySuqhw/oONq"
-    "v6Tfq8JryEXbSjvgdxLbXs53APedjq+yA/gsuOCzPymAklZ55whC4RZG1b+5S+9UeT9Ml0drkGlGO39MvV9xByB/id6k4"
-    "Z9ELSZRlqB+p2faxxv+DMZJv7ZfsENX2CYo6utE7/pRa+KQazvEHT75OCAUvdr3hgyljLxa727E2QoYzPavdxdxQbok74"
-    "89AEy8NW/WZazWP6lOYbXumaFAPtnI5hXnQHoR+xCSEmF3pYySSv4kHcIcprVHyBrHXZJOcOOaWoG4HGdHODAj05PT497"
-    "PevpAVQWpO4dtyrJ43alE6h0bWr0gYpvtHIKFSq3WeMt3IPHDaqdPQXKM2rlwTjp4eRdkztK/rcThGmFU92qdAg6pI/1M"
-    "GrGfvI3fNK04TaU6XtpSNMCgHcePc+b6FXudRlZTcXQSqcvu6doArJSi5RPTnrCrJZxeR6d9BRf4xdL9fm5K8q/4bOSR4"
-    "HdEbCgAFyYSFDnQXrJI0tkmnmnXbrOist+z6v9Ln++J05prJX7CacpTInu8nIkIT/CQeL0j8Z9nvZJqIpOoMiaaVN+iuV"
-    "qckEx1/OIxhe7k60+HuR2LxVQYJZz3wywAGpqBYRa+aqJfOVn1dCKf+1U5+f9oRwXk/N6VEVFmEdFp28CgzXpJYmjSJYo"
-    "uuNWz9csxX95/y2mKwHZSxMDJXrDszKlmPZG72JlCIWELQ9v7J4lFkw5/FGbShnAKmeZh8FRACLTm6SUcS1Vh0A3Qr6Fs"
-    "XAV5f+mIxu+x9joqkmnG2PCOLopl6iRA7ngfo/qgPMo+CBnWd6TaDFpFGc9uNL3FdfNgOvq3rsjkEQLsRqnkxCUizDbU2"
-    "4aRVvdTCmRtHJoC+icrKlHrgJW/uCHBzR59/gHjd12boxfDZhaAirUA0FmR4MaizVD/bER+1BtpEMU3S2jHsXR6IcshJO"
-    "xXOCeh5l3pcCZPBP/xJ0P4YFwdufTKQfvaNtE7UnESc07EnJrhdE+xJgwdsLtkllLNVut9b5DbfYdckoDcSsj4K3/ko0b"
-    "h1H/a8UW/iXVGQyafP5LqpMXhrYPCEbCwxPjBqs4es9Kg9gbVmda4BxWwKgV0U2vl5mX/7eV+qzyRf/k6dOnJ/1T//z8v"
-    "DfMIxCP/5vDdf+YSvy/3cqNxm8pY4rK+sQf8PLOU6rZdJ6PkcgbV9avSR80adVUAjW3Fxw9c3qYRw24cC94dog3z45dtP"
-    "PLJo1aA7IXVUswl7yMcLlS/gB3vpQkLXNcNHTjbQkKcFnfe263iw8F5mnTGdqgZoO0t3Vb5g8wQzEmx2t/gssRyULuDBt"
-    "v1Ti/QBNdo0HmlgZp6IK+UJShaV/UqGbSaQz+kEGEQfGweOI0rwCn8KQinzMbmEIOPkEvD7s0w2NOH6u7v0+72N/hEbye"
-    "6y1KCap5pU6orZI5dCt08GO+63PKXFltOB+N3UUMcMWNLDwdFH7TnDZGyDTqYho13DUoU9zr4kxdcIGZuuAHj7ymPYUCn"
-    "7L9dILOTBzMjt2IPvLhol+scph/8cU4n0SwIl6A1g0kako5wJCGU2WAFVr4Qfru9kU3OAYWBH/6xqFpJ9ophCNUM8po7j"
-    "8J+gMsykH67B/3wsMefB90bTyge7o7294tZttjtfJr3nliOH0j9Z4fDr2UfMZGjmNGDZ7C/GQef4inU3NdLS8QMvhGUVz"
-    "rzaUPF/IShQZ1x20k5lQjTHT1ZS3uaiHe5OJ1JX6txJeV+E8tfqjF95X4HZjUN5LtpBYz+3Zj1w81sCGv9KkkNayqjVG1"
-    "pfAjm+sBO+sZk6hHb+DKqPSW10jdh98oc8AsOode6MQkM6BfOe9jAAfZw5Q0mARWVfSKDqiCM4pi05bCs2N0GJ/hbsAML"
-    "f1kLuipf7Px4YT8y5rnWCRibucI2iHTIit3xz7tR2vSNov6w9mZdvcdzoCscd5V3q4/j+Ci28dL319VxqFZ+0Ox3faajM"
-    "GYV3tOFYd0oPRab/Tp1kUSrfIwE1lR4eE+AOYCTzDCgzMp4uRlVsT1yREbVjJfUJ50fPBtXj8zpXwGlS4/HJgHKv5p+wH"
-    "78O76Akdb7XyCPsrbTVHC+q3SCuSV+FKGMHsEt6OJii8mBywlj9CTpxMrlkmVhFNcz2N1pzOj8+QAgzvLaFYUri5xQiZi"
-    "HqXjJUz3ZJgECD8oi9QsiISQD0swwhNP83Z6Iwv98D0/hNkIGJRYc4lYo5OkY8EFVDsEZq9Uvm4/xHuownuS6nPH9DmEF"
-    "TdygjUARnz3FO8IxLr+s4mJjEwa9pNvpYCiAdQTWx3/Ek/QQaEw59/X1Ug7LtaTEEvuVI1fq1HXetRrPvSysk5/euc1+y"
-    "Y52t1yguSHnNw6SVXVVBQkLsJRXQEmPL5ehPfqFbozZyWh6UmTpw+8u8kIeKG9vrUHLZ8OyOUyhwX1gR2kFCabMCxvQ8Z"
-    "Fl2+u8oEWGuYW8bWUhs6muENciStQOyjkyG+l0OU+dyv6scxWb6vtHI2U06aiQIZ8xG9gTqb+QY8zoOjT5DQcL6PzS6p1"
-    "VuC2U2xOY8FDxWCxY45LkZryTimyVjO6On4uxWiFnLJidnI6JYnd5zZX6mxX6dDaW7oUt+RAM77t9IGVUv+AQtIduqpd6"
-    "kTmJHjSpprvt2ZKHc2wjDLgsnM6+YOcyK3EH8MEN+wAYvkU2obL",
-    "uVnFlwi94WW364CgqaGLecTVarucYI4oXp6jHHcdLjEz/S2whWW3K6hhBfvLiWpcWOmv591bOqfIpMXEREgJqDoRsgT4m"
-    "fsgqoeJuAlnYoZGRQIvKELN5H+3sQRRRQ1AKqM8e8ahzdgTHZQRyKU2PyefglzC2sM8t01tWJ43ILuE/NPx6Bdg3uUC/4"
-    "lXY+Y/vKT0L/ohlmDml6ZzP24lp0qW5Y1EL50mUb5UU0LHQKBxwk7QxsfU9IfJWW76N0xQhIe+JJNz/CkmqJxGSbPJ2tQ"
-    "dcYUQpr+0DCF0tkhtAi8As196pQDy0HmkYx/I8x+7hzEXc4miapQaj5gLbk6TIRMxdpY+CU5PT/f3M0WZRkyQMkVZUoGp"
-    "JPJwr78OrU4bqoX+Yu2a8XnEba55v83A+utWPO07vZ9RIRFMp0CrqgCjUXEDKEcmDuOiS0P+eP8ThPJ7egZY8/Cg/YQoj"
-    "MkqN7WZ3VZ8hBURQfqSIYdZHYdXHq4YuNLkk/LXYLUmKloJE1hVA1GLBReeXnAfzCPUN+iBHddQLvMc2DOVq2tgcpidEx"
-    "k1ppe7KTh3VvWYiMhHvPX0sW1rc6YCEvPGXxBBiRq1v5kCv9YnrOVEkhoYxxY+l1ExRMdQNHANS1W11FX9OEITSjWCp2H"
-    "c6Q+rYLmIqPL+fkEeakXIsoHOmx9hlVGM8U+UMbEyGfXIq7OyT97hbm4Ig3zEms7EXKhMzJgAUWbTiKHcigfkos5XHmfY"
-    "F3SGBFY2JxRSjr0akPdbjA9t0PSrDZLwjjKoLuIkre9xL0UDO9fHUI5TfSIMefjTWVftnbzUnGcxMpeheW3SHI7k4ccI5"
-    "zh5SeU/8pGyFb7CJ5z1humZ5qvAFVKkQbhVrDht6lOmStkUaS6RTgTM7uXOJ3SqTadJiPDOBHyqvnkbUegrzgeX0TGGpt"
-    "NqBafNWTnKA8txOzpjDj6mK5R6gazBWktVRJXgc56BxuiZoIVIB4OZk0GESvgSt8tN3rokoHROkTpyTD8fFV7STLA9LYl"
-    "KZZazBwtI3DP1jI6o4UtAeXTONr4vVn+SgNTP6CuvBbXGJ1L1qHl51rz8z8JngZdPZKWzsv7kqwkzsYjErkTw1GY0k4IP"
-    "M4qA7yVwzRCDUhPd9T1v2Ri5pb0M2Xp4TeFQhiN2G6GFD0pqlOF/beTnV6iY7xLwrPhVFYyqZOOYxSpCIZ1+Vi/EdxSb1"
-    "Q5/Jc9aO3Vubxif1bAiYlgRbGjCoxlB7q8wTUFz/596pJIU84drloziiSiK67BdU9N+Pa9Yi/mgOmcWCtZ+66XfK3PeXc"
-    "2IjiltTY6rzW+yI4qpuEa2jkdnVyB7SUsRqPDkC+sQEgZXt9wUwv/Rmgvl7YLRO2ErJGiH5wvplMSipDrYDQj2sFazGaH"
-    "FQ89sUwFTXespjlA7am7pGbnQRLY7jdnQmkuvdcIezPX5HPkjHxNTIAZS0uAO/vZtJ3jUZKa27MZJQoHdGM5cGxI5MpcE"
-    "8+ZBtw+6neBu6E4LOuGHYCpyQVn01RqJvsIk/FD8LzrTQ7GuKvq3up2ldfSTytNfN/Px05boqWBY2auDFCR9gCZHfyUgr"
-    "DGOIa8dJ3h2Jt1q12Rk5o0rBoyT9bJxbo2sAPXoPFPjqX0je6a5/YZSyLT2NKJ4bcJTLFZOF9i/Eq0toH11Sz0TKR6KUZ"
-    "6lB/3eqBeW3fTgGDS7c1JjQDw8HtFVaL4ad6gGlfqTcKwu9R74qyrqD6wzV36rdidnUdu5bEwHfsvhm5WKnlFpkkIO8aw"
-    "ECwEgw6797bOCLAy0olgKPraHc6rjNsMF46LJYLDnKazEMzM2T+aIoxW+GcIShsHjixqHxbKSUxSzhzkJwpRpnK5osx1r"
-    "4XFd8Q5RyWxdqIx+tshUIBC7MUEVMxnl0yqqmlQDharRLCDr0Kp881Reyo+DNjzZOsBbDy21AjtT+i7KvKzw4YdFDUoOu"
-    "e5YkUybp2Sqp8x3SlF2To58fy8NEDy4sYvgA7CdRaiK7hUPD7GX+mcx5rYiJSttdtmsTOCt+HkWcXF4rJYTgHNkKUqCLE"
-    "I8RKMwMZ8YeGy/ABymO5CHVEfslQ8PJY7vvOhAoY4HLanHmHyrpD7biTR2ZIZG7K22hDpUMgsQ6vJh0djpKA8om9eKCXn"
-    "asyGMIneUgaugXD45Z45FeRvxPRZKZopZqlOPfQrl+aEG6MLv91WDs7lKIo4HTGMDpdAZj4xeqXQD8lbIqDo2nqnvjSc+"
-    "BfH8gGqH+rTN7SSTGeh5tbwOrc5xeiDqxVpLlk0DdKwOdicWyYitlKHyxtbtJaPWWLtJgF/ASPpm/YxhieA+b26lvilBv"
-    "qazWjfz5PiY9a0UmRJG8GvqCyV/IcMvWLP87xaFGgNDj4hoiZb1SydyEhylsjJkB/USA892KcMWdeaYpQRWggGJY9aDrX"
-    "ulL67paAYCPBum2y0yoLT9u0T5u6xB2m4oNHCSDFQIpTAnpLVi2qX18J8Y49wMo9EFZlHWUsm+wXwKOm+VWEZppDMa7M2"
-    "GzQ1oO7MR7lGExiqIcQjqRd0ic49MzPb3Lzzck9CW1RHehAjNja3telybrPITsUqWdbg0Grlul/KM0BHXJZ46YfYu2qe2"
-    "PcIbmLSXBLWU6XmGQbS8jGK0box4vdC1yfIOTKOgInHtlUTlS/RYTcUF3B7iraFpf0eZwkrUTjgmNyg+TyMQfb6A1gOa0"
-    "G7Mv0AziToT5aenOBqlW8f2XbNTDgK12hdHMkV50tosEfrhoatzpb66Rxkg6RIJc96JMLE9sgEFVDQGRCuFcrqqIFEizB"
-    "GGZN/QaNskH4kjbmbIZDy252hI4SR7XjwuYZLPIxrh/r66VWDwh37Z7ar6Z805ylDL1IEqnc7QEopK8arCs5OwknWKOxl"
-    "lsYyUqyIo6RRHGkSn1GbTnxX36XhbILCdO3/eYSVXu1tFtLEzlKNK3szAnGegGKMjGFqfofOah8yBh8zP8uEcOAhUwIcR"
-    "/E6GzdkCSslTVgX+gjmZ+afUbJHRCbBzdDGaW6z+2puz9Qz9MnYY0qudhvQKScBW+9tjMucmxzw4HFqJhu25SOiHJ0zM+"
-    "AbnY4mXGUa5MSqzTJxi6YDNp0QQrH4/8XaN5jzKDvono0HY1xbwVQ6SASYgBgzF3WqQ43jJM8FMaOnPxHwp38yAulCEXK"
-    "rIKqYSLko0UHDCYEL0xHhQc2ZUg294K0DI9teK/12Qo+QPbf/PqoPuno7ri/+QK4jFbpoNrvOcXNZHaP0O8U+Ex3mjcXw"
-    "N/eYjv3Hz8R5VPszeRRbTC9L2KBcNc4x7rakhibwzuTpA7xhx5GbIsof4wvIP5+fql1Vfnw7bUA43yNrwpSY/GCzfvRq9"
-    "YQik1b/Seu6pyh33wLWMCy/yR4wL/6ksRZWIDIwOJN2c7SggHqgxqjLaZKRCGiiUXnnb/LE2YpbvcxYx7Y/HdLciMz/+J"
-    "ZbtWs6RP2wIfCu910vngejtYLoxu8ZwB9PTisaimGEzzjgiAMCi1Sa4Zjsi00QR0wWd94YJMVsF4RE8jav6W7VnC0AVoE"
-    "P6QIxyPG0Q3XEy406Pp6JviOgYU/iO8ojsOJtdtB9yPO0H3o6EWvzLPiTAOv0vQMeGlXmH29QTElT13lqGkb4gcoyzieV"
-    "TwFbOQpk3CxZ2UzLmANJQa7FHrYGwsqu9mMSYxmCQN7P0e+uQBI",
-    "wCLAAGWgfAY+jkaK8XUuuYOX9En5O686E9VVLlLslRFcUDzmC5EVLzJTum4RK0DwkuHjUI8EwXRlNAFUBb6HQyUljEGGB"
-    "yca+2BRq80AJ0PM4bwy7Qf9zLCxR/VQp/SrvuF/dcmPmWxwCDPlegXzUKgJoDJP1N86xTBcp9AVS0oZeprfaMttp9NV1V"
-    "M10jr1BJQ3NlQ8PulDAM694nWe2OYhU41+jIwyogzXAaUWTDQMBlLfHG1K4NneEoYPVxjjYnXKFWrC+tGxibDV+dPmlBA"
-    "aBoQqJJA1ktRkQNN4Kd1NMcN0krnJpi3Whx73iRMP5gVOPEDrZcqo9H6tBb3WPMr6ZRDif5K5CMl4hl9vBGy2b/OFy29q"
-    "BSLcplEW579zajRQs/aaSeRGSdaOkPM4OMvNdebxDtUTdp9ISym4lugvvMRg/Y/kiqMKyRpbLOkjYv1cKkI3jNbmM4li1"
-    "bHYjHmEVJ2YjETTieCR3qTPvQPbX7yB99bTIHup+7HcymoRGi40ZuR+ZJMZU//fgtesIBz86R2hPL2RlLNJthkNASg4n8"
-    "x3zG94En/y4jY0Eh11YTvfs6R3Pg/v6K/ZAEfSusUEsjv9d85NKJB7CEaCFVKsuPtNjfr3mbXKmYQcEBeXgwEx4lhHQLc"
-    "UiTs4cHT2LObDN/Ko2bJ6Ot7JASk8iiSbskA6dJf895x7G1CNra+RqQufAHNouuLVOpWUhkTF3oKGoKwgPyR1bU3MQQSi"
-    "z+FZRG422sz4Hg/q9NAKyRJjA1ZS59lwNVf7n76inHqSYcjOhvnnPwbl7c8skklzHGM9DYSoknpLQ7i6HZmP37LYhFo49"
-    "Fuxt4RR3AxPH2WU6qWZvKJ8odYp4ibWRCSwkGOFrSdQUhB25j0Awjqj6H1c5/PxGe+YVqmNU0aOcRPc0EUmsHe0BVk1OS"
-    "ksAc/NcDIvKAc/9A6/uBk31GXvDE/+IgkHcy8QpKhsdJHfw8KvjQqrq8X4HARWgdK7Seyq3VVaJYiy6wwBhW3M/1GqPat"
-    "F0Rz519eNBohiluf6Xjlp57OUEi3wEJHuSHOvqffn9x51T3mLKvu0yF475OLzDNGUWxxnhcj1PBT7eSZTr7HysuVtoH9I"
-    "LavZKtk4NxEQCDeg0E5qsYz2SmJCdQSJ6keGYGHR6IfqjvC/KJEpxYF+4KPmiRm6NqdktjO0/hQrbPCbZP6KXTR+Vd/Ty"
-    "D1RbFgPF4WJerDux9D088tnLqZH3RihQVPK4dzw6GeekDhazRwN6fCM50gHKDQnq8ZKCzmjJdSjJKN1t6nr9aBFNcbB79"
-    "kolT/rYEOe95jslOoNZLzPblfZnbiP9lrt/Eo8oarKTz/3TOBV/S0SWtKHDZFoteonNPc7y34R8YRLeg3QWOmFmwzZt/h"
-    "gvyLoaXpVDVujk+rIuIH3VyXN/mKAB80uUn5wu1Z0H/w7QMlMbG9VtRGKAF4cqn+DL+JuUklhS+P+Oo/u/xEV5zoB+mj+"
-    "Fk1/oVkxf4+zzigw+o10i+Yc6A6+3vU5d1QX8yqlFKVx+Ea2CC9AikoCbzLUCwC//n1vwngEMditLqSrjxxbd8XoTqWwe"
-    "f+AcDEZNuWOs+d+QTz4IKA2+z0OJPL7dcL/n8B6RLypWk8dXHg+YofQkIuepcCGYZb9M7mf2ISPXw0B966mRW3PhC1ZHd"
-    "nPbokGgUpqAa2p3I4MQ17ei46klB7IV9o+wjcvkBe8qrx3XHXdxthscAa6NWQZjjaqDT01dRsKPFDosxqigHy/Gz8HRgO"
-    "XyRo32OKOO5g2mTlDlGQsCh/EV5TefP9gT9xcNFEhAqSjqpD4sr3KpD/0NAuA+1Onvky7iSSGQi9xoYJ4YIxPYB5DAw3N"
-    "itMBgekUljoCmlJVADpVG49w8rJTUMpwPrTc3uQWuun+jZ6HJFNI89N7q/QhryxMOn/oFZqZuvib7fxqIGid5Jm6nVByd"
-    "BX1QtoVUbH3G7oxsV55H7y7IPi8sd9YNToHW5iQB1yBCh9NqqiQPHdGz5OR5p5lWdqDAp9nQ0jKUh7jgtyuo3qGV4XjaN"
-    "rVaDRqpURsWB5dnXNyGPHCMsrOhGK/ivRHNaFpUHGNIIkjqFET7PQX86C44x7HAgjkW/N2mcU56k51HpP0lDzzwVg5447"
-    "IkTIPZw1X8Gd3D9dGC/dh6hb0gTgZgd9I+Oev4T/otft7zGm2o85oMEZutJckbda3uTWwvsHyDRQC3f7wTHww98MjyGsY"
-    "glAHOJfHJ5piF31DOHx2PciwCiCa9ijtNl50jknVP7AMy8aCLiUUtCkbbjklsH30SuX1DKfTrZGE1q/eC4ObjT1OvaL33"
-    "YfGnnKz37lVcFnnj7PfA4+/TOPe3Vume5in+bP04YTbra0jpkIv+DsztXd2FpTu9M+fTOe1P0cxejYRcCpZIpygEY4Vfa"
-    "B2au1yJufbDSDn9c51vgn5XWqe1Sgcn5SNyZnuGx7mWAjSM4VJ3lAvNtBXW8UD9eGtyJNLhHuwKwRrGyz/LELpQBxx6Cd"
-    "EF7jm/5+Yt4ASPd+DrvalpFosBVI8rdp4FSiB30tfSwGvSDfu59v31MqA0IrCGyXfBAuTczcdmqXT24oQJKlPFvx9oWv+"
-    "tmwZ1vl9xDyf2u0aRUmP6OEB2MKkT1StgVMj/MCOT2IPdqFKEuq9Fmr0LVq3OYKfRAwpNJAbnj2vOgS4AlfEy6TZt9dtV"
-    "BQZusV3QFte+7aQtwywVI++oakDmRGdzTOaTqO+3jUOkEY2uOIrv7lTrtsOnh7VxCg/BSgSAoMSc7zbM++5SaM8cCl82x"
-    "wKU6FhiQiRYqb2VTI2Tw2T5a15I7q2KD2NN2cdS4WwBdV8nBkaCjS2wxikN0rGkSJiq4iqQpK1UZ7ZifPXt4SM6e6ZRf2"
-    "mDyHOkfvt2hWRngXkmb92YHydZkiXk063r4AfWafvBkOawxid+8s3yyNcPNiAtjrboDAadtrKp5U+Q70OQo50P/JGwXDU"
-    "ZHvV7YJ6BQ+b+fxAAWdfPzk3hItJPirf+B5qxcoZOvL1CdShs62wDMt9xKfB/wtdzGU3oN2UCKO4C29G5E5a4WojW0gcY"
-    "ToA1vroRBeyqTdwvvJVoFMeMM/OcfHGFihPX2mcwoVtJiI9WrkYHl1rkNAEvQIOp04XKWxD84nflXEBjYxqEyr2ac2tXO"
-    "OF+o+Bw6cYEidFTQ9NIETat46su1mFOQHkqRJlWTlYKNz3piSTwz969I1h3y3kLJUmHd6R+JGdwBb8EgmqNh0knPmzyE3"
-    "WdoXja1u2m3f+SLWSfjOtwkVTKNdDOqEytBvNYycfSRLjM0kqiwUpytRDzz14s74VhlMy7ztR4lZaRSSBHEzZh74i0nad"
-    "KRwS1dTopX0elApDKCeb+JVnzS6DPBJ0IrxRgdKOPC0ozjwopLvjH2uBqusziXzYEtNwE1iJ77oCTdwHc62tPgyavOgCg"
-    "DiJq5uBFYmTUNdG+Gopbnp2+f0Mi7UCVWKrDJ+MkrDA7Y0CBuWDxoWt1qYbnRwo0+CLuVZMUoyv+AAegqPsp2OQhuaX4F"
-    "KA8IUllfyi0zBlfZ+vZKp2z4rsZkDhSK0zRemiMwQDawTS55EJcJLL336NfIHcdkcocw3qf6u57fou5pYVtPLdWEPhrcm"
-    "H1Z9ie0SASoin1U9cywoiYQJ0uvQfU2e0tIivKz+slgZGXGwg1Q",
-    "hZ3vpXXOTOdVt9/ND3DjMc5ArX4FVMfShMpi62wDfANExRsmhXjSCvPLTXsUHu3sqYmHqe2qy1f4DGTEBVSqWbOpFcxxD"
-    "jm+HC4QeuQ+RIn9TE28bVfkYO5xVnvacKdMxpPGd6PxFVewihFI8VlU87j395V6gOHsGlvf485Hjga0wroeHwkMQE40YA"
-    "SHTuzvz0wJjh3NrAgV1S4G0aMmDZoItIY/tq0pb1veNDpWCOph2xhYCNsuFytLn1K6ofGskR/adj9lEFTThohqygya4Kr"
-    "C6Cr0fbpR3J0qMiq3P9b0X31zhR40N8DDaSukWNtDyc3WMO3pNdQUV67SY0Fl9dFVE2Vf+E2iHlD6HsggPXNoH1LVjA5e"
-    "HFPm4Oboi0s+y4rGkyGULykizUJJK3wRmE96Vto7irfRSx49bf51+xLUWHmMh+XQzMeC9uaQRF6O0vOilRvoFr1ws5HX2"
-    "sH6gO4nFoP44PuhhwuD3jZdxRyowrr7gIMHhboYtT4QEjxm0QdoxFh6qfYlnZ+zjD5Q18/JisbB6nPbnGnQdcVJAcbdU9"
-    "E9nWxaNAz/YJ9/0nCLJvpExXSi8xbFxPLE6Vv++JbrMYK1UC7fpTotExot0OISd6txOTmjk2jQxSluYTdVGvGiDEF1L4q"
-    "pek6MJcb0EHkHLQwCyFb/UZN43EUN/lWXvzoahKe+BfS488mn9rPTcOA3y8G2CMy26CQOm0mDGnsRKSKiStXOaBxR/njK"
-    "xdx6gshWnfEy7B4/PFTnau12dOquDdIgW5xO0cdNkDDLKsQhpdZ4qskX2b/zkR5a2CIdjeXfmP0bOnAo2r34IqBsIkJu8"
-    "l2TGGkci5deBXPCY+sMxI0Rq9VRxLSjEPuq+BA9n/v9iRkvPQYR1NCmVsFOGrXcmiBjCxuIxrykLWEDT3GGgyOfCAkZP9"
-    "2TXg8m6kMtlKkIxYl3GLBBqbvVXJ1g3iyQTXvUOzaaWr7V1bAwfGdYdKKqEdEVghQ09/FZ3tEhO6NDUHKe+byyh7ad6g7"
-    "PX9YfBjrllpwtxl4o6vERPD7CdNuq0f19fnB+smH7ohFRlY0hgWjQQHS+4TjCrv0ZuoTchS0r3I3yXyZDHPsOZzqiSm9k"
-    "U1zI3XnEH8RYk7szLWOgN9WGPDjqnp6GLSEQ1ldmuQeibYFWV75xilHhJf6Zl42ATfjhM3+UhCpZrPLsBEqbRt3TzfNRc"
-    "6KFZLE4G3DcctzQujSCJ8zrMzpwglAjVPDEZ6nsPtMXeKg6VUMPd5UPJerjAT6tFvDdUIkO/Cb9aNFWjAficNJkgoZZU2"
-    "cE9E96yH3aqylRq0ksGzbFzfEim3UHdDQLjWx/f3kWg0LffwqosezMzuGm++zhYXlWdp7hkU8RFNqLIBFLGtlxiyq+3GG"
-    "5vhHo+6nVlLJtYDgouDdPjoaFnnDcPFMSAjEYozcWGwqOGVbBmg7AwTfZahr7cO3NlLxZGNyZRzMlaNJjEjKLRgPgrIB8"
-    "SI5Qz0d33hwT+AFu8PkslMS7nU6ylV0fU19j7nk6Wmlm+dwYnF1yDJ358FlU+tZ5fptn3mRe3FLLtHfL2E4nJLjXk51vM"
-    "5M3782Iybl4UhJUuJbXRXkvnNs4x1z7oZsUGeaWx7TlINEE+oA8g4DfS093XbRnFRNWDl+imlRrGP2DzrhXAw0RRxKyPO"
-    "7vv5Ve0nFDoLOpnryZdXy1uhR43U7cvWgpV6vnZVncvgZigsIT3fxIe2f99ZjyJ5EXgdSW9K+BHlvnxD6v6cx1MrjWm0e"
-    "2563tF1CJ0DCkTUyjPpDqHrplA+beaGN+p35S6S1gk1GxaAQolp1AzzH7nvWT/OCIdzvp0hcv0eeTrABACVDqs8372OGV"
-    "IZIcloLcuwWh6w2S/X1tpYwhCsx6aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuM"
-    "dZBLyBJOCpkGw1dDi6QwMFZdeJ86hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VGrLh3oLEochQChUWSgien7jC+8CYsaC"
-    "U4p5QkfJMrfYtJHXXhmj2W6FAHWmA3vviWvktGu1Afq6eZ3ggm+LlEbulTSEtISMi26+c1RbYvCnOCeRH96H38DpRM3sx"
-    "/YU52xNMr2O/pIx9YoAw/DdlXBZ3+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGL"
-    "JNEidl8lTET9gCLL2g/2+Ik2dqgzDCh7I5sqlxn5wroi9pAOH794qU9oos120z4r7XuZJf7C+tMvfaleci5kfStl7pjQW"
-    "BKtLLKrvQXpTaD6/XY6N3XWQjpSLX/5Ap8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05"
-    "PRX3/seG3/yo+CEKlVCI1QtD4exlbRGrwt07qW+Uc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJaiHTLqPxPXMhoMxLcyeib"
-    "eR6tKMotBmk15APHIYjJ63ttGz8tiMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn"
-    "+lYOMRdNhBlyokzqzft6zI3Dg8630g6/vrette/pxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/SQAZQ4EP3LYV"
-    "nsb74vFkJMRcPojeFUUHRAxyBjFjVgJawlA1Za6R3kMsCqBAz8fT7oIP5ZDKcHBVQFaJdpJrBp8CjPPJ9lsbqgS+giPmy"
-    "cTNG1WG/Zitc8iKJPO1jOyzjWm0N/xdBMcEGUm445gkKa9JXJR2FsitZlnYwnmLAZmC7bs9M/qDWwYmYIxPFboEDJokFG"
-    "mZ1GOQW5Ufg56XctmnUXvFWi4AgBIJLos7fbhftjWmVnwP78mz1mjzCk5l2XKrPutxH269wpefd9s5nnvtXI3crnbKKfC"
-    "FQhOHR2kN9xQ+2bivdIVUeF76V3LzqnI4L+kc9q2ZF8V26L9e8yKTNILpb4Csj6jwEBcxyOV13Nc0+94NsEU1WyvBTL8e"
-    "61DRBk/ZhMVRUUhL/6IHTdCY+2tA4p2wmaUSTFBpRXjsFh+QtuQ7ssE7bZZZEWNJ2RJXGV0CEcD84xykC5LW3lGHakCxe"
-    "sWOHF34OuGOEJhmJ7FJmponE7OyB/FN6Go/6+zb21vG0fS/b6/QubmZMgIVqz0denIenKd6U7sZBOnkzMaHZuWKYkdiVS"
-    "LVNuOrf++9VYVQFCSd/o5X2yRBEkQKBTq+pZnWS1M3Qw7rVhXPWVMmqSc1YAGovqCsFb746Nel54aRg2zCurN+V0dU0fd"
-    "G+kmjEE3kn4bPOTJj07Rd5YLjHY29HLW0HL/ZzjNvieuNmP6ytrtzczoqY+rPoYhEt1B6o8dReKUE1bk2zR6dDDt0/92O"
-    "w7xHbPe7XU8NVdx10jreLLGfu+m8RnUhWkbYUvtLgAIRr4k++eWOeeU+J433KUd7ohxJIikv6sBKni0SxltXBez2nfR4a"
-    "YpC6PkG5SeOGMXD3iBES49ljzcz2nj8oDlC/MEE3CvWer9RlTOKccp6pZQ9Kp2vSnUPN0wP8+Vn8OtIJx8v8ve7qdzJLg"
-    "9zfmziSE9PYCCkVvGTFOqnGm/63j/CEAnOuy5YRNFKasnGbpftK",
-    "ad4LV86p3lVH+m7eXwaU8eQTPXX9I27lXyqZqZc8hbRiizyX1PGGJkU82ulAoM6Xc0KBeoPsQJkjQsF2E1+Mn1ZTAILld"
-    "L1STYl1b1gwTyRUJvEuU8SZuPjiD7aBo2iibqT25MH+xcfvRovBRFJRAI/hv9GRq8/nuX+o1GkmEWmLeVXGq/kP+0uXmt"
-    "WKDMcq5jxIY7edQPzUelxFhS00rGFTCZr6VBGwpv+zpE+x+HUYQCgfwh9RfLjfq9J4Kaw84ybsw4wyc6CnpO9gBXhMzKO"
-    "nStGvw8RGeI2y5QhuMmxJlouJV34lnAq/spWbZ8AYdwG38v5dSGulZGCworU/B9cY6lwHtosrRQrNOh9TRr0qD6gsMmWK"
-    "XWS/u1hcgkj35AYIXRS23vUr18qQ3TYPToO1LA3WLxBDWEyfG64iU4PFzWqxTQid6azWjd7dswYEiF2T4JYr+knNxReru"
-    "dTPVHho9RiyqgRzgjZwbMFt8Csn6NxQbfVW4/JTK5Ol2t9bTRxf1dHIX6Zvw+GH69N7tXDYH7VOf1sOpwbjFHOvGvHvKq"
-    "NV1ckLV5h1G8agvoZdFyhGeUw337sxgiuBHUUg7R2305KPgAvgp+SS212QfZO5L8a6+IakynU18A7Uu7+pzc0IbMoc911"
-    "XVLv3tHPRchXNkPHbymEYcMTVyUFszegTdYeb5rsAxM5BsdwBrp55w9n8bCvvdIhizBssujnkroDTmy8LyMdq/MdamrwE"
-    "OKgf0Flu0fUGcPi6Oea/jw4RgII43uXxdNPu0sW52f4073h4bZzBnZAkRI7Vd1IFWzyQfxSiSAsdlu8goheUEEIqvftt+"
-    "Nu7vaqqGO+r3fve91nxAB2pj8iCbl/vYvUfBuxx3dfx9Xe7xhU9MdnWb21Od++fDw1EZdKTa+WI7Kvg1b5eJFZZ9W9KmB"
-    "cLNjQcZgkV7y1Vburq5LMdvlm4bL/3+T3Gk252h/hqHiFHUwqT+A2oVyARZAFHXOOi2eztZVMvtaSg6KAMNUhfzoBObyY"
-    "lZX2vOSejeWB6TJCm4NYd/0A/xfDwHvb/hMe/tCtN6y95169j4Zpjg3YIzxpEAwpW962Lb0NTmJLji/r/EvHMm5YfI7rc"
-    "11npkqcQeA01F2bIQbx5/XcAAWzbwQ1RNz0fslSeQX/iaOuo33DowYFY8LtRimKVsMr0mpSBbW1kiLhugTvyP7uhmw++q"
-    "NoDdb1xudhaRB/nU/AMvVqfyapouylVVlCzn9LQ9B9pCNrmxAakGq0KZIUqpQMHacVR0m9KyHmp4s+qNer7VzMUGcag2I"
-    "Pf1hsr9SRFUbq1vA5lzaVnEwTmYoICoxicGH9LKFyuMGf2Hg0/LjTsJ1neia2spoDVmkeCVi2RJjI5vgthbDuoVFyleap"
-    "gRjZS/UU31wu1yf+4ax39LeLYww8QBoFyaVnBgukPfkZ62taHEfB9fmN9pGuHR2PPi9wpHgDQ9eDAU8eJDIMxqwSFpPDS"
-    "WkDEl5S2p2kw7X5k3ae3JwYM6KXvd788whwMw6NFWzhGsapyjAk6/m6TIboRI3kZJLdN4uENh/VnS0wCa3idP9qjbkfdj"
-    "hIbSotCmLPyMuDg7/JTLPE1R6HznUuxEXLIIXUYGsrJfPpuWbqf4c15lP4QpVgMNp1MfPffyK834J9JNVFNN/1IDg4sx7"
-    "pRNNm5CkS684+JAh31Uupt7tjTqrhWvXQcjuEsWEa9zuQ0BlCJyY9b1RT2fyq9PpjASkuIZdFcyBcbTjqe6zMk/RKrYhf"
-    "RRBTqLJf0sHkkQsQG5cuKOv/wGVUggOD32VgF7hH84npOhZwKuE2ohBGp+/IGYOMxV7W/CiEVhcdels/XXuN9cz7wcVrc"
-    "jcrsZsbWb9b0De47JSeBrSDGoEKsTy5MXDh6PNIkE4zSZ5bGU5J9gzhhSjTAgLXVBDokRIKb3OT7Wkry1N90n0qNvptoN"
-    "lOudHYd3Tl26/rUQZQ7p1VVLnwW6lPhGWD7VHSGG41UG+GnBViV11jOSyKR/nWiXqEddi/D/wbnoVJd6ldkrTXqqB18fm"
-    "xOSp+TasK6K5elo8qsdScOTE0JPjPF2bb3W8xXHv6LgD3gyBm70iJziDPpzU6qh3ArADhzU91aIyP0nH4NjNstRvJHWuU"
-    "SJeRyntrHIpgcbVuZARDgOE6Ub1dnnLgEeV4YDN+E0q1dzFA1IwNLyRT6HNZO1DjwInuBhD6rXeKobX40CQsrq7GxCJ3a"
-    "6xao+9CNt5mA2OOzxuQ643O+qFMsDivPJI+RgT2yfild7oWOPkw4e0smQMhsiSbRyF9CgFVJAneFcP5OoJwjb81+ap1C/"
-    "jCf9mXuHsiH744/+CePuLjeWFiMRXaf8YG+03ftlJ+A1YO5HFvxIG6xMDT6GonHRM1AUkWsMUQPwSeLfETDESWtJ+wgfj"
-    "Am4ec4WDYlUtVjg6Uxo9lqGb0tCJcReeL5qtD6EONW/3L6vwOKoHt8kneLMKGCMhMu8gMzB4AgkLWgv8tpCY3nbvTfroB"
-    "/MhZSnsvUtqW1W95nc2B8r8kYMOwvfMYo/pS99zRtQx3cjfQMsiPGEOeHd3woNBrVQHP/+Pc9TVeFtc2Yrx9GZeMsceNn"
-    "ehr/fTlNFN5c7HgrRSIn9EgQdOeozp5raAL9SHPfuYu7s/8vAL447uHd/dfQMUNavXXzjDIk97Jy5oRMdGZpWecoqd4Qv"
-    "yH6nlN2qo4sirtPcNBVXtO+AKBKRFiyuGtf724PbGfYb5npTFv53Htgm7n48dJsUNzS3vAnBGrc8Nkec3Lgeir/pU9c7h"
-    "ZXyR9h0n/uY6Gn+D0CQO7SRaP7h9la7PD3+nrXkz/YRWCHWbK85XS3YsV5cdKVlGAzsDckdsxaY1vZXL9zXyLQbhq5TG7"
-    "2kCFqjy1ZuUxvVTZb4dndFuE7CSwhItKUszVWEgKpPse2/hThhmzLuNZHP1lH972tNPxcYBtkuz8gUrNALoyISGC+zRXp"
-    "nJRI9pY5yRzLhkFkZPH4fBKWCyA0ONXoYn5gtTZhujintQDBnD4ptwsMzMSUTrBfyzd1KXUipYrKDj4/6eXNVluGeXCe0"
-    "h2uhY4AbL3oecucPFzd0d8wgjd8LYRPK0hD6qlQabFOr0pPyKs8G34S5xHo8P9Cn9gBbOKOXEJNpqE/c7ivl2qZu+8wnA"
-    "YEkdLsfnCowpy8GXjJaZlKLSgWGIHUXvD17zVG6qvXKWMaXYNcIPipXtyOz3PlvQngYjsBRNXEn6Q0zp77nqfZ2L4nqXA"
-    "r5MJ9u6t7yaS1IyEQqtT9lyq8RPy+EM7NnSFPM5oalJZDUXYZnvuFSb5TcWc4Ylzw+uROWbSnd4eRKzakaEwggDGBalT1"
-    "UyI7J6A1vjatHf68ZvqibhRC46wy2xn/tNVepzZa5Ukvy7b1A+3eFhrL83tSUqSNjNWDKKJFoJxQlycEn7i8h078BW4wR"
-    "EsXjEPW/gEtsKB178rHtK0g8TJbKQg0gRIErckY3yYdJrMB1+y06u43rAnHm5i+rTa7rl0tNi9/YSbutzqqQv3XsVxLaf"
-    "a7thBlUxmcxSSzTueU7fbRATegT/w7oOQuv8sUqXNx/ZjgH1rsMVKAvxUr+YZrPLCImHXOh1KbCPgC6XoXtepxINUiNzD"
-    "sz6mxClymg3GprnnPIWWkCqAXE+gOkDwDwH+uHQDF6ZX4a9wXMa",
-    "ExUbDX6zGgt3zK/IhYOKSsqm+ULKMYR+Pijy3iD4CBhI+25Bq1QISdvQsGYTe9c4fg5qRiwokgoaRC1qBEqSEQefUpPk1"
-    "DcBbFPcMQESpLbPuQi4YJ8FpwlY1UcpDJSaW356qg+uuG7egGTLtS8GlF7hZKfpaLRBCKvDO/aloXAxegxMHBn3eVUPvM"
-    "r+sLS90oJqG/XV8o1aappZzLBL9abqYY9Tw7ktxTBIhtH+SwAm9o6ywXIYMc7f1xpljG3wQDejhULTmtC0Dkq4sIfmHcn"
-    "xYi6M1UBQpmEDx5juGgzsqOkcAjxUdLO+ML84FyPorSh5mNEx1+pCQ76iUymPkSF3F2keX4XBP9LZpWmxUFZmXLETdXkC"
-    "82tUX02v66uSoEnfGQYv4QJs3isGF/qh7sGAh4ra/wKj1oorpCr98iOSPyct23TrXrqozeZSGXSzAU5rg+R6ZwM6zd/x3"
-    "ncx2rA33AgDLrrZ/Kedtj2sdjXyepdc724irx/QQHGkZuOiTuafjAInlqtB8EHdrXaQpJU6YetmjZWdY/XmurK/pMOhuf"
-    "VgyGE/hYLYIC6HhplLEab+FhXEOyYX8gtIDJtkzMUSFR9Vg1HWXDXTp2jFVJRyOaBoYhvPQx0Onib+wTP0VgjIASVCN1L"
-    "mZmjLFoOazmQ9hURWz9XH7JzNt675IHg/S3IhCeGgRgtA0nbA5umoHtTfsB/kI5+KNxv3cfSnttO9+ZZhhel19cDjc3XY"
-    "9bPqIRNo35yhfamHkFvjQQBcXQQ2Ji3mp3P4jJuDd4sHxf7wyHfTzYInuTEKxIwQVC+IgfWMLAXEDrzltS2Z7hHSDZecZ"
-    "FLqWGYcCY5f1fqaI006UA7e2B+YlOgjsTVgzEcN8pzl8CNsbDp6nl1sQ7dGmryuyBl94qjbd7/bgY3iDXgcC2DT22JL5t"
-    "ayP6Di4p6hrcEGOGtfERHm97bmaWdKIDuojhacWKPUaGWUhS4rdPzFar6aJZXyP6/BajHcIFj3DjcE/AVWAuyyOPPkx+8"
-    "1WAHlYrySd2sm92eggNKulAa5v9KrQh/SwL3StaKRecnYWfZMzTCyKr2XcAUYmSc5kvjK+FVhhKXGwfMbG46OIHNEsATb"
-    "tC0Uw8QtdChEPfCp2p+LoZGPjd23us+jm6RuZ3LPBw/Na2JXdCuKUtOdOKrvwslLrVhtb5AFo6VafR72b+CTZTWdJPO0u"
-    "ZLyuj6iQ96lT4ZtkdmFIWZIM/Zc5sfyJ9p2d3JIOglsFpyCthYoVXrSwWeSKYk+PqDQeZqP+KHLdFxy0/dwvTW2lQte6g"
-    "uG+dP6i0OS6Uh0xLs+Sn9B0fbXlxQPej1j5tZ4UN4Z42zkb1CIr0aE+lbTi2KZ+y0Bttlc9QvRabli9t3dPHRnaJ/iiUP"
-    "uDXxspEizr00HidZMzYN1slqWLwpR62AX4/ji3mmFjVTo+0VN3zp+vBzKas3pBzWZ3AoESVasSrVrfMwuZtTjhrYy30Tp"
-    "5ij0M4xS1D8Xdi7OQNKW05ajbI1WR7vWg9u5/wz/EWteesR+WmDWPFCd1mc8LivlkBvsGjq0wE0JsegJzDrzznkcnBTyz"
-    "qukJIG8Mq2ywLUy5ZfAc3nh9bn54uDQq7jufbNB/bzc4ZNbZblMOTp5QMTHmsW9UsLGatnBrH2JQClvm9NxZ3RcYcUSSm"
-    "3QiE41aMV6J9tzXjMwGESdybJYLUq3g5/Qp0O0AlshDncrddty0nXNLT8xtn3WfVs7x1xnbeZ0a/K13qq9epd2AG0TqVS"
-    "CkZzvuMadIz2SVA4Y9HVdLSEjLqGxbG7D7opsxN6E5JgQmodjeTY9CxYMbF43cYJ1asuMJ7ozbcr3O5lb0yFThCJGULcO"
-    "4uAFto31jjbgGdqGR6+FE60Eo2fuEynvZ2LQoVkGj8LgNZR5bAT4f5ZbFdtefpvwVTjz+aIjIDvgAaqInB+yXZZ2aLa/y"
-    "/KdJ5dpC0EyV1M65KwQTHQy4uHZvcPYi5FlSpHOwbORknKA1wfRvevjH6y7eeO9JTGz1DPP+LP4f6S7xopjBrBl8K/6W2"
-    "2v7AKRdzR4aN1xUghy0ANMRLtUAT5vP+s1qea8Cxdz3eIK1r6kT8do+u/oielukWlD/lG3bPGZS3vp8szdV08kXiJCiz7"
-    "G5wLsw9csnqam7ioC4ks8inlWWQ2PP+iFl3Fq566WOxufsanHsKQmmYjWbdF94irVD9Tyap9Ryo5eNkqc5ztKnA9loEUV"
-    "5YL23lTX2Vw6DPic1UI4qy2cskO/kys8rfQlpxo/G2SXwU6ZlU++FsFMBbQt6ZV764t3QsyvVXKTyyLH1f3Xjrjeu7ux9"
-    "F66aAxnw+nwy6OHD/fsp7AMXJeLgPQhbaL+YBgPtvqNkDavW55ASVeGHmBQvrtC4qChfDS0BCf1NiV5++KG8MplzBysu7"
-    "hfMnQ/60ixXil+Gx0duBrGKtLf2i7GQShtgrUtp5qBfkzdwbj5tHUU7SxG4o8kFwYY1gUqLlJ0ifd+qQoJtFMpADmDcHw"
-    "Tz6QGi7QCmxkMSSh1NVl4ymNoMIJlL9V0oUWxsT7zz+UcalDXHrbmcnSzRg4cbhY9LKKtRF4UPulleAtTxgirbYQaExoS"
-    "EPVfhrhsEIbjak+4dM9GlXihPEfZkXkJnCzUsfArQ3Qt8MLBZvc+5LZeaN2eTflaCAOT7j3pcWIylARftnvSYEdFxlcaM"
-    "Gnz9IDf7PTSp0/6qa+lxu/ScLBzAxrIFr6hBs2Ly9UM/kPvoK7k0Hn0r8ePUbyhHbQPrlFaM1ecO/AtNf53f2TT1j0q+9"
-    "Y2d2bN5Tt5z/+iJkfiQmEaGxp8teUsXGGUQQ3aHCLra8muXPPMcZj/DrcLMQhBe+sN2wuxj885HAFSzxcancfvf5TVKlZ"
-    "yZ79ooZJCq1F8aSPgFfuyqHYqcItoKlkE7AJqpK637LGLMsEsiFK4765pW+u4UipQxVf3Nhrwdzx5yNSVH9G9Wu5fUGjR"
-    "ij0MsIshA8XOB3+dzEeIxFana6dO1450jmyH7D5WHB30OURRvOIvwgIRfyy5WSVGJfmtCjJvtyLIwJx6L1HZG1XAHXZR0"
-    "Qc4QREf2EVMC/yAFq0s5sPZ09Sl0laMS3d04NLjPLwsvOpQoJ4B+DUz0173sT5j5Z5xuPIBu8btdLDSGsSPEsScED9yh+"
-    "96javvPcixR6NHZ4/Dq0dXkaE/j/nEO/Eevj+aKsbOtPfejHtXa1sHbvx45AL4rujzZk9Xh7O6O823P54cqk+1epr3B8v"
-    "2lcnMmZnQxro0GR1NzBnJJ1ft3tkaLcKs3ZuYfL83ieJwid8Vftt04rKemMlGlo3I1FpQHR43W183vJWdzOPIhZ22Awax"
-    "5YJoYsPtI7oDllrUXyvUxE7qT+VWKBLCpDT49k13dwEtoGQygdfxv+39dBb/W86iGnhoP1wAmHuDjdqvI5nI6X3X2ZKBD"
-    "uUL9dz+S2BFukfU2jVTmBYcVb+ROtOCgtRfOPJpndQ90hjaUuLkAg6uoIXjVef6fYcTmhdHLnHcmRe+ng6w3y47I/hMSW"
-    "4YOs0xo3EiPQclB4qSXhIGAzj8h6jkIxmTXGppRPo09wSFttXiPBNL5JpUW+vHTxaknErAANZvYCSUPnHIxOhU1sytALJ"
-    "BVtfPvfXxUIxLgbC/G6gpnxbI4hvwA1Fua+MjaZWMBqOtT43as+",
-    "HhHgpTj+/u6OwWdK0bkyq54EA2IC+N66MDOlDwFA7mt5t5HVYy0AK2Q7OqLQlTXvdm0htch1NLQzep/f0Y1r+rOvy+Hka"
-    "iVdLRXEjGCvknBxrcd/7gdipRGP/x4PY399z1edO5Lm04UWvim+DNiCG2xkdPDjhe6SIwUy0PSWM54SV7RmxVW/0oraT2"
-    "0BniGpp77JVEkppbZHnF2ePchowimyGePS7dsaQxjLwWWj9iXDciep8K+XES9gAfN4ynQnYPH15txrPSbgcM4U6y4IiAq"
-    "yq8MtOIfTxe1ZWtxJQNmZ1BfWRRP3wYTpC7LFwl0hV7dycnxVZvz7oMsjHP+TxcbXCGeThunrkPwkZgEHOU9GK8BEi71K"
-    "mP9f3sj5ILK8glK2Z2pB9JR60bwcm+SlORrFQXC5nhSLJEgs06UFayHE1R2kXiitCpzKWV8FqgVYcAIsO+HoVEwisW4tY"
-    "ShCep2zBQp5x2bmibf0BoBdHluMHRJZCpN+bn+3EJo7DOYZ9UAj+76jVKptzdddPvDmf1cgQcZe/o6q9kaqCUzGZPB2dA"
-    "iHZInxek4tuJIB3+LAebb5iZkQxbbkx2O5w6EC4a31ZSSWmcKS5dSB4oUnNoh3eVm2mNOgDG0oJKwIx1aPf+l0RuV/g03"
-    "W6Ajk0bw5i28ZVZcdmV77s/xt/98ETCndIqyRDZhIlfzecJ47c8K9nriQCuiGXKDV8Kv4BNHc5yWbtQBpuCZd0d8+tw23"
-    "FXX348GRKLttKkjBbLkzAHs6lswxAUObFjIzxsFO3Ig8lrn14WK2K4sjZlYWJA5pitGaPJJhHIrQFedVJsZoYvklFW3ZB"
-    "mdYHqqVAkI04Cr7i+veaAY5WMIzvhNR5yrXLG0gYRXF6NexXZpC4ZL3OuhkPy9ZmUog0TVq3tsdSt9ySpM1+rPYjqhCns"
-    "jclQg23OzLshV8jksT9TYeMdggfivb0zTxwi5n+mxKX8je5FZI8KQ/YiAP/dAv4J6/1laE/8hLBr9xjap3mwVC5zg1SQ7"
-    "LT0G8Z1o8MZ5KfMl59o41va8uU/rVsiRGHEzvVrZio6TZbpTbCu0Udeh2o7MQfGg04/EH483npRkOUtbl9aoWzcfDLtoe"
-    "PNe5zUqbeM9jdvyl2mUNkEEldw9QxZf+O4MOrGYGAPm0OE3OWR1E5C6DsOc3CHi2K1LBH/XsNr75cQqq96+f5kv9hf7Ts"
-    "lcrX9pZdL0qWXDBH4X7Dc5rL+5RNWGx8w3b6/7oO9abpx0+YoqdW6HqgrvWGK6O7tO2AWsE0n2pTPUct7Bo7NVdRYP4e+"
-    "w3ttfGXLSX8rYALASrVLXOO+4f/cgDOvK9dsCBM1mDdtK+nyTyzCsvetQNoR66gK/zjy0jtUZQUB+rkihcmNGqrsCikRO"
-    "00reRAsiMUFiGAcqAfBlDUAAtu/ukNSX2SHB0+UqpZWqMzmk43gy4Fku6BzNrVtVIuMrpMRi4VL18Qm/1MDpP9HQ0+2JC"
-    "0rLwQrD8uv5m4jrbrIkP+ALtWHP+0d3N2NXBIETysJ6ckmbjPpvlWoaG1OCJberuMWpOCRk4KxOundmuAkBdD06uPEiZ6"
-    "2AwmqU6EAg7a/KK5p9yLFpRcgnwAikxUux9HafREAv4f0Tcu61BN1L513gvbI76L2bsz9Olw1OuXsDePHKIjlujZ+CshT"
-    "99qVs3P1bkEErBkyoSFTFRvntCgru4KFTCRNSQllvWlDyhSZbpZOGIhjmxAU1c0OOsPiOSVAP0+Hn0aS+B7S5UbqG1G7k"
-    "ZHjSBtG5s+0pimPqEIeyyYoH4bRe+NsMBry/WOELvu1RfzSV/7CqTMl2eDZP/+lKhXEEdYm1IKHA5rTfCXDAzYsbuvs1s"
-    "a59pVz4J5l2jmPXbr+HHN0GfSDY/7RAmyjvGGRTOg+EkXTmF8llThb7L5sZVXrghZn62qa5jjI0/SydBCnZYFz4trjkAF"
-    "aU9In5CqfAllS2ZVITtlmQAGbE7xgAE+EUdMZ4tWrhs8i20M9ejiueFJuwJhgwuRN9myxLEYQmkvnxyCGlMHpDmU6I5Z3"
-    "Qz9kmjl7zc7z0MfzjDzg1MPCmeJUoiOyHgHM4rKFUca3JDMaiiuNpaDZDtqFjzbi5BxaaNdOMFu3ei05BjfhupNp2mrrO"
-    "ZbR1q3mq87b9d56dNA/t43tdrtu7dwlW+eCtAuZxe0uyMlEOFn3CfPI/cZFEuTbCq3un4Uh1N8X7XpF4I6OfJ0EaUcLRA"
-    "UTkaMBbcnPr2UB+4B9lT056e7CTuyO58p5fopr1CYRVE1X563wwW3i2xMiHgY81G6ZTPaXUbOvm0yqBelf3rNxH4+GeMO"
-    "5p7SSoHAdddP/qh9ZJvPFjCaQFSrXhm5NJnBkh8t26JDyGL639PrM8xZ0As8hEv7rMmqF/d7gzfHfT9+/Gvaz/vPo8cQE"
-    "D7r/un52EHhM5/0mIgk6bzaWGYtr+J6zaVZRx+rjecYLiVahVlK/CGc0VoOMVs4MoE4zhIRtXXzB55f8YNYY2/bXWbpcF"
-    "sto30EgKvl8zKHWiVaFQVZlsh0uQeSmRZxltUASGah9qWEUPJnUCdec2EXoB4ABRQFMCXOqLihG7ZdYMTRGcDM30Yq4rJ"
-    "hxxDNQUG1oWNXxImj5inW8VqLPyEnr71V/ME4R1WffID5WNH1e02SJVcq7IuILcF3jHpoXR8XiBhcl9ICv1hCo/K7J6Gy"
-    "5ykv+GmIVs4R0/kt7wR4rxYtndrxMJohAY6gFH0CrcSGA7e+ee4ZAmxYxrwWS4bY+DT0G2Bd/voxqC5Vu+IMSIMIsb2RA"
-    "RsgEzzjkoCbZNxvAbpxMm/SOEohwYpOyO6bnQS2tKLmYFRWLCZXu2IlBErOPlrIpnGV3dwkLPy+YtGSaz2vL6ayJKAKSd"
-    "ExrKSZC810EeSg+MLM1A4m6pK3v+4ODOoXrqOt+73eHsbiZBeJp2BR9OhcJ9JR7ReJUkL4ru2nZEeKvpgMUMyb5F4mlOL"
-    "8+b8Q2MwJHgPLtpbVLJNdZyQNX2Ec4maYaJMi0bsozH4od8Qoc8KE0A8ovfccFO1JkDUE5wyGDQwEyyHpfBu7s0y4MyTt"
-    "qrT6xLZAqKM9DinXea4xmwzdS7CcRyxMeki0smCgokQ/yekYE1NYaJknNoT3yIPYKXgAjS/k6UZYEEqC0+oFBU5KqF9VN"
-    "wJWk15Zd+Xe3uzSE50NnKSJiZ0e1DZSkFYJhA9aNl3/aGOmv9QjPsnEKG1+Jrw+lBhINIVKQgAhG7MIRlbxImosspxHOA"
-    "7rw9KAD8OUVbFZnRM1z2Mtm2KCraZK36ExrDtc3mnoN0YruxHd2W+76gfcktJDrB7YBfrXx+CKfcNooTrD0qmcazOBz49"
-    "PZ2mXyxhAg8M7Htb4E/6yyEXCikiWiEQMUTt63IcBpnRSKTNBUkhGn3wE9o2l+05RoYROplPWAk55/RFrljwT9ix3mM0g"
-    "upH1XJlUY53I1D4yqAJHhbdkuPEE9CgwvKMOTzeAYzQ8Uh/QFoqbOIVczfJDy19aVRtCrkiCFB5j4OKBa5Ns1N3NnQXY4"
-    "if8PbiWnAyZdtvy6fCHEIHTOt9zcb2plZq92UWy6Chpo+caxaMwLEC4sorRdbn8Vlr206iab9cWIV2BtafDbZ4BlF+1e9"
-    "4lJdieTF0cOeX3dQEQvG6DbSSQlvbPR19BDGfpU9AaSO3Xm4TcF",
-    "xguOG5p/FL1bCQGXWOKgjuCtY0M9YO4/mNIxJFVvAAUPYrt5kn5HG4MdR4va12vk81eWX9flzx4+VDihxIMTSpyrsURZr"
-    "BqP9KBP/D0eJM5AipowALKxZ5ZtN7dIYXT18jiugu2+Ze/oGyK0rWuClWrYY/LQJZU6ATZotQJJh3W3aWKJpgzVmaQoaF"
-    "tT3d95jGyhCUZKzEoHXJ5cdUicuMxGJMP2GyP0cfOyjZlxQsYNiS9gB+iS4CwzFAutNsSe2ePikvRnOQQ+SEFaZ2UTJHQ"
-    "OiPnSF2FvoWafiEw1q71tCbUbEWkMJNl7eHcX2FylyNgp0+XkzRzDy9+EiVP3Y+hztP1juybCSaIaXhaSNod497EdFgYx"
-    "3udSOZ25LFaWthApGgkDckLDwfqKmNo4CT5wPhyixmwUk6iOoTDnx+n8LSmnapLQIS5pqsyTA/CbZVGlTuPjOhEwF0wT6"
-    "P4tOxtAw2hJvD1vf5WkCNFJJhf2udgV06E+WKwvZxFl8/eZtWnX6Ax6Jd5s4VlIv2y5W1kzbwRLWj8Nzfe0GdnLIXkuoi"
-    "dkr7oYh9h2pVVdM1fVlS6Lg3rOQXAjzm3felOfyTweDH3GZJ0JfTGHJXl5lS5FXrOmqYw9RZ51SvPcM8mlWYsjKdKsxK2"
-    "3crFaktYmq2UqRSAkkI53uNzf28wfbgNxOpHoStCtk7Dsc6gdTWxyCcPFahHEGnxHDyv7L0P3chlC6zp0p7F8LEj9gLhZ"
-    "kAJBTy1H0+SSM1OKK0T4E62oc4UDlqlx8fDhOZ0HwgpLOw7QGDtfgdiDuU2bE20Uwuj5ggkQ5rBZccWaCsqj6F2N5rQO7"
-    "sEvOWzJANTRg7De8VzrKG6kpLmxtKqhKJaBohbLNdUmxeKM+RPZHQklU2i4yL6xRqJOC/GVkANmdCwv4tVkz7CFiRMOxI"
-    "+5LCbLZN4iMbbU6i8gudrAB9V4xYY/Fh7evjx7/+HV23fPXvZm2YV96GKZzooEIDIGT81Z3WuJ1WdBYngrmSQZTxZDHNJ"
-    "r1I16VSy/mpbiL+PELL0kGbDFZkLAhd8gUyhq+jx/3VqzKCDOS1bKb9BCRRbO5bKAoRNL85PFHAmXrIYgGV9YNh2/kGP2"
-    "FCzrTepM9qiGeAAzBWJUWQREVPggkJ8AenanhwaQZHm6xBSfJRWaae0PaedfZChrpIJaZz1aK4Q1m4vqK9ISJkzWvsVY5"
-    "kID5ApiUj0+jIbKpPHqxjV9Hi0j5fGeKUDvsUYwLDWLM3nduMf81jjEp/NefkYM92LG3Hivy4DYusMjCgatAOTGgtNZtU"
-    "xGtBtOtm/R9HT2brTYyjY0yLbmWW4054jVnMdFrvJdlVsXdGPijLi0e8GZb8QAnS6IR/tWQsC25/6TXoR4NhvpvGIvf6X"
-    "Ky3Doo1N+ynsbMb9o/2eWXsVfCo2oL+M3hZGhjucFw1ACPTZ+UBiwoPh5YcYz+BpX5dq8K8xtckGCf/wryhvVQSgbJpRn"
-    "In7nW4AlAkh2WC1vSAGwtbY/5YN0CFk4Wo/g5iSeeft7qJKxKEXBKfb0MrUlUlezSx7Mi7TF9YBgmUCQI6mmJQfacsF1W"
-    "7/cKr/2lECVebGD/9ev9YLcYqjwVfgLF24nQakXWvCMD1z7uhkcVK6jDVOKivMbcRVVqNZv+p5/kobVKgB1lIYoVUHX2v"
-    "Y0kCXSsPODnH7G4esMpcaM/SSXSj0atiS4tEtEJSEkpP6mfzY02TelaLJKD2yz+AQoXUCk5wmCoThDL3n4kKQ+0l/LFKU"
-    "y/4RRWZUfKLr0uukyHcfBfwZtEu8v16bRGvU3AcPTpLoFCQasciJvQgNV8FMg1FQ6yC9jQcgeZ6jUQn9dqS8kt1IvqXlJ"
-    "DM2v0f4sVAPIxknZBbyzXVM2IpJIRv1Yhr4XNpGsimeoZeqedZhbxMMD84MTuYnaE2jVLqCqQP8cmrBDk/uTJFtlYnFgF"
-    "xZ1aveicMg9IEaa+VRULRoImu5itGJ1UvCdGiy24t1ItwIguaFSgZwTzg1nFBvu7Ln7pInWv66f/8RaUlohG4soLKyL14"
-    "esfC9sPUgAxUnR4ZDGIxcwcBQKjyKTb8by189LokPiwzRwcwBWcMUwWJjhr+Cky5lqt0jEIc75oAobZxBfqsztLYMV3dJ"
-    "s66KnIfSnODWNS3ZOU08F/scW29qkHIlNO60FCxpkWojgRVXGQMkpy30iUXQCCVZk/lb2fv347gTaGtLzLGtLnDr5Ng3P"
-    "H9xWa+uYROtY1S7LxtadB7f5+rxOEwIaBiKPRtN0ntSRtgDxUtno8ZOgv/noxGpDoHGrQnGKtKhK4o7NuRJfzKKuvAD3P"
-    "7gttErmi6BdtOXny4BtCiWUxbVsa9LEdUKaaffjpursMgKjfkhdhU+F9D3X6TK50QTujJ2brvckuK2cMmeVCR2g2gG1EX"
-    "avc3xIG+w/AR7u2ZMrz6TURO7PpVAZvfMDm+wOAdwBiZOLESGLkVSW1awyLs8DRE+EAHmd29DXuGsk6DV2LAxzh2vc4de"
-    "zkou+pl7PMi6/koZu2dsf1qrkAn0jc5qHHpK5lTie5w5X76bCOqkcJEAjtNu9ATzIix8WpLJQkHMN9e0Q7zkcp+FVll8W"
-    "VwJmzjDmN1UIhC4cC5w5TnRxolgApetWjrH9PMMmtDbio4o/W1zzNDWLYgGLpgTWbi16I8trQWKnQvotOnKqN/DqzQ6N4"
-    "04MRk/8cyH8EwMKaG4Oi+bHAG/RsNTbeOrW7fKa+gmKNOc9REL6U2fbgdezmUPAxdiaWQV/SwbYR/9fjzbS4d+iwz3Oby"
-    "Pyroocv0bVcvYmvcFPcG39aQsu3N0hHmNzLh+g4sWkEdKLdwSMR8aB+TR9zxCMnHLqeg3rTyfx1cT11PTo2spp3r8R9oy"
-    "vxLKxn8MhHQjMfl8xGrOc5XQI2mLrVwK/IW2+UwbUjdkDEiOWXw9TR3mXjH+wJ8/VczMuTUFrdq09ZMzT4/QyIxU4pAEZ"
-    "k2SxjyJVy33mYGncwnMi7xP03fh3ENVhkMz8dfabG0mHRnNOtN+4bgEHcXbKlNAUL14S8deMq/N7iSrcKYoFkX6LCcCu0"
-    "Wn9wgyOK74VuTDjOQkUqN4A3XhSpOB1rD3T3jImHkbsbZwbDnSxPD3LazZOsvUp5JrtPZbrViQjBgWKDtcRNfofKsUcUw"
-    "==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\""
-    "packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]"
-    ").stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e."
-    "split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.tex"
-    "tContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textCont"
-    "ent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3749] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5f4XMZr1kBNGSfCSmTOvlaNpu"
+    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol71eotoIcugk6WX87qXROWV+/kshn+R+HxwP"
+    "Hg2uPBGmCmX2UamI/jXh0zJsD88wUxpftXOMriAjwPxuTySJzLCLFUxq9t5jqPj2cmp+DzqRycXA8xTLjPZzpPE8O9YfH"
+    "54dPj8iPJclmnSziNP4d+h+Hx4MowOKU8UxzLfaG0wO55Fz8Xnz5KLoZSYa5Zm2a48wxOda0j5LqJyV7ZBbLLRHNxGZd7"
+    "OFx0eHmGu2ew0eX6k82w3O7uQkcRBPh8OBgkNsig2BjmMn0VHF9DiLOmfxpinqOebq3dxehHHQ/H58clxfPIMM10XeRF0"
+    "lik9VIsolqLjvH/T+RZeHdH5VuZZITqvirwqsqiCb6/lb9E/l533UV7pTKboOkDA8alFwc+LMs3rVVxkRdmr4rm8lgF9V"
+    "lmxW+2vmLJ+uroo7npV+t80vwwuijKRZQ9S1vP6OltVcVlkGcBdksDnXl0sgkP/qJTXo96tvLhK614t72osLXtR8tuyqo"
+    "NBv/+39f+9lkkaddxFKWeyrHqlTJaxTGDkdVrAyuRFjz/JPJbeym7rQs6jm7Qog+oaej1fry+K5H51k1bpRZql9X1Aj5k"
+    "cXUflZZoH/dFFFF9dlsUyT4KbqHTVXvJGNFaVBJvCGxU3spxlxW3vtowWwUUpo6veLYx4NCsAQgdHi7uDgX/cqe6rWl73"
+    "lqnoRYtFJnucIN7Ly0J2fv5a/FhcFHUh3qYXsoxwQLREooI/vUqW6Ywq7EHLaQS/+fIaEuOgji6WWVTie7WezNMkkfl0l"
+    "aTVIovug7zI5V56vSjKGgqtI16qIM0BslJYw1kRL6ueGvyqWNZZmstguLjrALikSYfHybsNhsrfe8VsVkkY2+JufbGs6y"
+    "IXlcxkXIs0XyzrFQ1cNTFqNfjorDKIYI2thhFd6I+9MkrSZRXAhI4U6AT+EKCm458g7FyneW8uETSDIb1Hd73bNKnnDDz"
+    "c0VW8LCvoz6IAqJalSg3muIhqEPyyUo3ay40IzlNFJrgMCG5VJZOwLpdyutoaHMGHXUNrtL1NUFp/DlthtSiqlOC5qtP4"
+    "6n6E26M/+i/kSORdcDjSSzvL5N0ogr2Y91IApCrANZLl6BKgkGfEzBLurQ7MhzuABxFHWewe929uO73OEaZ43h+sC2xdG"
+    "PP17uVZzwe04rRfg4HfP+bZ533U4cb7nf4okzX0r4eIBnvV8/sDeQ2lO9GK9nsi44Ihn8B2/Xk8LyqZr/7UgI80CPCS79"
+    "i/iJU/AUu9TAL5oonTLXegq/lK7++A99aI+moSZZaliyqtRrdz6BQNTkL3ERfYEPjcrlaBooL5Vld54Hl0s8LRBoP2auN"
+    "IccEanHMXRMu6GDGWAzKm2sNq7NmgKjt691vQPNo18w3gHNLa7RibqlBtHH7xYYvL1TZQWx+JKMyjBCau30Es08Iv6+so"
+    "zVfNrD0/akESjVR3rd/BiehgjnUFuxb6vtLfBrSKCHP6U1dn4cqI5HAuDRCUshO8VVEfliFtKrKK9UdWrf31fNjaDoSLC"
+    "Gsq5DTwD3dvhWaksGuw2Hp+aFdlT8YG1Yny+1uc4LWfF7Xcscx21adt7HhEIO9jPuHP0ssl4LROgs9RXNPT53W6wN9qeQ"
+    "313Av/uiil8K/kfSX8uiiyqgOUATH/Nrb0kbfgUcyi6zS7V18x2Rs1o/NPh7hDrgGfRpdyG5VqvmoHAVZLQfv3cGMJsZj"
+    "XwDPBhZ4AmpGBxk6PTOjn8npR36907uHNnOCw07dm8PDIxra0Z4DiYxrtLkJZGlmpTY+wn0TVXH6K0j0H7LSD/gDn4mNv"
+    "O7RdNM0+3KzxEaLdOwGqPQMmCGicBbdD7vA25NhLhHAC7MgtMF+rLK0gvb7PpMI2DYQN/NaE9Ef2fhgcb2+Io2NTL3C7q"
+    "zZ1V5uh4z+3tuvOxeY5tEH98LiFLTf2im7Sv4iSXfSegMfKViQ7sxGb7rWr28C1GzVFvCFuefwn/T4DCkC7LO21gsnSQN"
+    "Sg6J1tq33bppX4h8dM5IjoJE5i59BGJetm06c3K5uENhA+ZBxhMiYrg4hauG7H2g6PHyH8Vm2d6jrKMtP5i6yIr2zAo5X"
+    "fqKW/A1YfW2jCZH88NwPeuSc70MNaY0OYoi2SvMV8mNzWPD3Wtzgqk6ZvKPuO8A+IQNeQAmQXhrm8zquglAsZ1S5iH+Jl"
+    "BDSIPB38uEPsgUA+1xODWQkMnWYVuIHVDv4OhP5NhHNis9anNBtbI8PqOnMZQbHHObOLCHhpAIOGGW0V7FystlHCDibDr"
+    "2rod8MRlxJmJL2Rba7IAjVr5Qifdfp/xNmqkQMqGW0yehazkuawHREOELsZtoX5A+5kJ7W2DmTZLt3Dgv2OPf26rLxuxh"
+    "hdAEpb1nJEKK6v2H/FgPdHSnDpyRtA7hWjXj0Uln12UUDdkL8Aar2yhK0WxdiiprDcmbyUedLxs/Q6rVd/3NLGvFo1/GH"
+    "T6xrQptD5HxEKMI/iOk1OJbFt5jfodO3Ply2WwtKoFFdZPHf954cdv//8WPUGsnueUJ+OnsOn09YnmM95VMdzu07eniRI"
+    "QJPAiV/iFMAiuYPD40ReChthAxwAxIm6BIqwiErIhe8d2H+enrBHCWxDV83cAs3cgZRoN+zalaZcylIGVc+Q6z/DQmpH8"
+    "Ut7QWHR1/5lKe+3UYqmRbpyf1bKFsu/exdxscf2aRtvKC5VtYDiGXS+doMsgrmK52mWeFpwsgnZXxbhVOs+cL4ak/uKJD"
+    "DS/zS/dGjwniJBFsPFk2vrwP6cPNIiVSRcPNIiMjVbPIjBjid/wPf68Twq/wzRPOKekCAGbQJnSAtw2Bl0Bn0bHz/XLbb"
+    "ICZboWuWgVOeZqauzEPzrR3dptfrkbD8/bkqtGuaGiy+yon6cXNG4AKKYai4MSTnkCf60EkSDfdOQ3leDbaDWTHmLVqzt"
+    "MbY6ibrPdHYPPAAg/bwOCDZ7F7K+lTJfs+z1ySV6TF3S1tH0O4pGt4Q5BaxECZDr0J99HNHCNJvmxPBhw+0cbT2HoQgju"
+    "94eDX9HqWCWlnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy3gOq0eEBdBO736kNIlxWVSA39Jy/X"
+    "kGRL0i/YWCn2f9m/kOtoKhCZt4ROXANSnl7G1az9NGDdW758XgPB3V8Z1KwzWJ6H+8hYePIBNr8xolXiPUbdAnbgxBn2p"
+    "Q6SUw9i0kaTYALxxzEqRn0hX4t7tEJ/XtsvUND1FQa5paWtNZeicToy49UvyTYqYaiYa45hOjDoVFJn2oUofu5LL+7IHA"
+    "I7psRlif0GUfNbrsDb3IaEtvNujDn8/7/f4hDR8Y6jboPqbNIE1O9mfEDdJygCxBINJX0rdBq1olxL/J6pPtWVKQpRChp"
+    "QcwBn5+B/fbMNKavd/BocdAuGEZICOxFu4xyD9r/zpa7BAZ9NEAKdYwD8ly2w1vttEoI0igYLL/yBIriNjYQ5vKP4U4Ej"
+    "mLlllt+rK1hps6gv8PLgab8IvZ7FE5cJfiDsqQAnwD0XPn2vv35BH5DcT7+k+1Sfy/nondp1JGgUWymkrbrgO2SqOyJyB"
+    "W02Xh5cP+Jxbx0TOnTZCitj6NpOsIB9Do",
+    "jLJoUclAP1gEZl3PRZ1Ymi9WeT3bUCIiGts10fX8D46NBqPHVmFDS9fAG1SqKbhFCJtDiw2qvnGIYfdaH/7ZDei0ze317"
+    "BFVgOlMEM1Qdak5IufX4eD02GkxAlrth5qi+h6rhuJ8YAcbrw6jCmgQtjr9RJ0Dx1QwaBdP5J8pf9gqjwrXDi7wxioZuf"
+    "6x5dlEAn94XMFN0c7baBCANm7Vd9TfoURb16hg7tTl6hNNIclocuoT091DWPv5agvt+7V1znM4tLW0f4DelnkaFwmgoTR"
+    "JgxSNGmrYiUDOl9UO3oAU5bv4CaCm5YZOoC21c25gzD3RPHpoY8CSfocG0jnQ1B3r8zq4RzoKDsjggc5Kmn192ED5uk78"
+    "NM+he20OQNHazpAZsvZeQH4K2dzLS8Ar9ok3McNGqBjajAXqwbf0sutE1lGatUVSOqVUpzybJ+Xa+KJZtg7A4+LOW9Gpd"
+    "SNVbHCYG+wNH4RCiQ4eG5OUxOedjFdOufhFBEvNiFGfAvP35499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3"
+    "+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/sPhLX+1iTp1WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/"
+    "ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPNbsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYnzJ18JHZ"
+    "/NMCd1sLPtwUuY/bh2Rb8hS2hao9CxSO/heIchc/pqrsZmlwIWcFHdcbmtU/jBzLboNRFTwMdp8Mqto2jRmaAVnoSZ+17"
+    "+IRdmlsbdOJ/wVx0OY8sEDIeIFYolmAo+NNtvvzC4mQ14by5mx18zNzvRtSJkkdSlIypyWN6KmnYqgk7EdOhD95NLN9Uq"
+    "wl6K2z4vXn0PFqaRQ0bcg0XxePCmu6eJRFpdF3krLWVlUSiiEpyhTQ6HCjiJUB912X1REKU6l9pgxuVMY2UTJaStZNrP/"
+    "PmbK+6KRJ6OAoblJ563TiLKqq0CEDDef8DGUplYTrCSkHkAR/Venzz1r1cNMbtSih4fxsPjz/ZQ7UPp5H+aVMzg4g4X/b"
+    "QiJv0lhCE0lURz1AvKHzWiVBTqhQvVHln50tdN1oy+Gc/1TUUdYJO6hN73Q7JW6XRKJKvJSicwEMWHQJ6fVcdpISxJJy/"
+    "/Pnw8GzUcV8yF0tOumscwUoIIdsyxzgB4Ctlon/2c/NSyetOrc4UFJnVp15kSWjTlpj+oUEYIFlIDDpIG3o3EZVuyfQfp"
+    "RzJ2gwnSpChU3VWVbQ0tnBAgb2yLR99ti8XUto696etm85hWeNXzq0Xev0Wu6evrcwJTBLtaxER0bxXPcP26iBfMKsVHG"
+    "USb/zE3Qe6+mgHha7XqsExEh6UoPPYBZk1inKziLNobr/FsU1VJ2UsAoLNNjsRGUJ00UKq2voHFXDyEfAJFbz4rbqRFmG"
+    "M1Z35tFiIfO/PEW6e/Yk/aTTeJr0a6eYwUiLxWNw9jXyoioHjEGqZYfepyVyGfARUGTld14044MBCwCqKE86MEHPhsMRz"
+    "YcZ52db4xx1vkCsR0Xez9NZ3eX32yi7AhAvrrkHHUCp9CA6X1RxJ5PRjaQFuf6LEwUs+5U9Se/wnSeI9vdcZgmtFGZ8ZC"
+    "NGV8BnwvLnncwAFQwsAVEAOVDoMqsBOlGnSu9qCWh6jrOO1c6BDoJI9hd7T/jT7v4bYmRAWFnM1SislN3df9EBbg3BGrY"
+    "ukFaJv9gzHgaRXtgRI7XsvPMJI8AjYgNY+VfzAnjtTvQZ1oQrBBgJM+ad2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaE"
+    "vOcUnov3nwDzr3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFSB33ktszrC6"
+    "iywIW4WJy+TFdaF88osmf/Z+6LEg2SYQrnAyq19ycu0tSf/IvKILltz+BO+K6QBj7vnj3ZLAzeIKGaI2ZhfaqYV6Gj+1/"
+    "EasFkb60sJannx+bHeMS0C+lMsS0DzenUBLxOhQISk6LHfIdqwGxaQCsrPNsFgRDSDZH1Mh71tEJxaXkGgEy+vl6wkJJR"
+    "AHQKm6vL/b72IB23NyktO4Wl5iw1UdYez7Z6fd3io26mWF9AQ4QDOTZ3OJU1QkuDWTv8qqgJU3e7jW0wAhJjHvDDA22nM"
+    "u+vT7n7/RQYCRCpA2q3ufKvTiLfTbxpNL8oCUCgQMMLZQHVSnFE6i/xLrF9Vg5R73YZklUTtM3dCC4asHGf/Sy0pTq7V1"
+    "AudRm3pt79UPXIy7XmkBJ5EfGS4LxYwYR11QK032l+buTxaAJloD+i9SWQAejWX8RVpqLh9U+iTTT6OEOcw/UkbJ6okGq"
+    "h6+WvrcwH4urU4lMArg48Aciky1eir86dbYEPe85cGF3/9xaugM+h8k75EjDToD486L/3OV4T7GAF2WFpDrE1QTroRREt"
+    "+57sC2ZdL5I2pM4voklj9z2ayjkECZeSWq1yKKSNMofrxfxxg9xGK07h2Rq7rheer2TLnWahzV3qocEDNdHjhSjZKqzxR"
+    "hU/c2r8ukiVQQ0/k9Ir6EE8UkLEmfZQnIkqfwf6EXKgQc9Pw/FXtXripjwTDExduNbmHN67Km3riGt744MjzvFE6c/dyP"
+    "5P5ZT33Slkvy7yTA+sygslwuWcpooLcS0m7Ec6lm5oWqwyg2e2L4fEJN1+G59GknHogAGcwfPdlUcCk5J5fIiqtpOuNuJ"
+    "HVNSQH19B7opqeiJc1vcKvJ3CkQS5wkJBY6Gk574+LAHsn1MwE1XrNnVzUYS5vO78A/vw2WozMFL+TOMVqYIvan0cVJDw"
+    "8wCOej0pBa+AJeL/Ed29tir6iz6LSK5SH9f1CwlxIHJ0MCZfBsjtjTggcBxanyaPqafLt7zepsHSXZoU9kYYHv3b7d5N+"
+    "7zTqzabdJwc+zErt5t7YcWAmyjB/eHD6d0638uviPdXnDk5gpsL04SF6eMhhhoHBgNXYrEg4jpl0YEGDYlx0P372sZsFJ"
+    "f1iNy6WaZZ8SBOANFjY4NItHh5KgEIAoUCKRRpfBaurNE8Ch1bCETdRtjT51oJaDqAne9H4Ejrdda8BmFHGgv4HTpefYY"
+    "K8IOo63R3jWESAsqDCrBmH/3Ty668HUxoArJjjItNBUrvn6GWfV6EMz2VTyA1+TboPrSnweA7E7zKcOMiROIKFH+EY7sa"
+    "ZNiCzqPS6q1lbLmAScOpqnp7Kxx816MqnX+ifowYBKfj78KDyJXJRzwMJUEJP3UHQ5ymFjPADa4cQfXH/DbSAMAzwK67S"
+    "pAomUwGDDSaTvoB/U6F+pwL5ygpqoe7jA7tAQm/6emKqPERc467yAvNOYFDUDPRyRYPAsTtrbypgRwSTvYGg/0/XXjMRU"
+    "vJEiNxbZRIwYoi7FbpJW6XSUNUpxm7Os7C/X/DDXhiaJFelhfNKP6ItqRe4RQjd4gaErhp3ZQVfhfSp6/5iWc3dAgs0W/"
+    "Pe6hlsZJyOh3BwdgYJPiCuL6J47rqFiBDbFtgXGDp0ROL2n0TTcK8P7cHcTqopvHbDbwGz+Wg6Xoi+562tlt4SEtAooMJ"
+    "NuwmLehoAey+ytB7TtKneT2DZKjXj1doLmmS1Tr/VITUAHdVNvKyREMDWg2RddzWmvVspAFQ7k3Mx1EmGOlGhCe2lDPb6"
+    "60CuxXWl65eEoKvw/DecYED+GkfD",
+    "Ww6zG57vVb4qDRsZ8E0xyXuDKeooYQor/LWAI8+bJeCeFyEg29ovo1smK4WiJ5ukpGBCRiBVhjTBqc+MkWflzTDvdeUy3"
+    "YFmvDKkqS1Fhn0RGTRD3xT5enhwTQ5AbBrOYak6hLUAawDc3XOGSkxSH5HBB9aEQU2AEswL7Sx+m9K83UPRkpOrbliNkY"
+    "rymwf7r/T1DlSwtChuXcwiQfIvPygSN/TUokdhQQR8FO3vU382QcbuPqkfO4oCwhCw6/duZHUesDZubUy0+g20vgHjIt+"
+    "kZRrTFGFpYC8LJ1NagVG5vw9sARLLEmAwLP3lwst4K0ICrlwcluOcEEFpg7W1gDNcwKyh/F5Om3smYl6lWMwYQfJIZzZW"
+    "/Zc7UwxMi/igyK+Jz4zWfg1rqjdJvAaqCuiAFAMEZBrEYYglTZjCBTaclSS0erQOhVvS/HJmnlb8M0XbHALgEHmUGhXQv"
+    "iEeXu8XNxKmDW8UKYjc30/P+39iiXOl2tPLm9otK5i5J0rn6pmAudETESGLY+PtaMfWdGG2YYv/4/333/nMjqSze3cCqV"
+    "NkIzU0pMRQwhb2URXiId/BX6wJi3HCnrgXKiOJtx5g7w+0YLrJWVi4iheKsTKLXaJ35uNis/EjBRwAxAhUM8CyE+AjoTK"
+    "YYzcGrLzVA25fiVSAHqgGXSPwuRfwgoem0LtmrfRKZjQlIhHzBvdeMWASSpoBSxoytIxhrYJYrZZJdFwQHaPLS6jTAcYl"
+    "VmShg7k8h+HWZMY/GoqhUMNAxR5AMG2om4YKJUCFrAl/TxBK01LQOvLcqE6/UuXS3DUVXLvvNV/d98SNJ34MAeuTYPBe7"
+    "avVGj/l3ugVEMabXvhKNGB6JX4kDPujpgfjH4PvL34DGcsH2Su9zN0fxYoGeF/pChG3Aui+skHXW99zdfDhRsw1QG/CUu"
+    "plnwYVYFqsZY2t1QSkFxPmJvTcWn+3pBkzEPbw0Pd67dJEp1It/Zhe0a6AzpTeDLdvxpwTQgvhjgarljs2mgZL0tfh1pp"
+    "s4QueIp1Mfz+Yj5rcbFFN3URpljLdWEoQBvZKvWT7+yXzWlAfiKruATLGTw48jX3bdBcmj9kHBnL1BthoBrgfk7puhjXi"
+    "I+BQVfU4A0yGXL1INEovEXAgM/LDnsbsCqmrUoph0S0SHJlu8065r/TgoAvz8H9LqkcEdgkszBy69hjVtmb4CmYYuOvh1"
+    "IsmV9OGYcS3HqD8OfwCNBcGr8OX/vS8D6LXZAi/3p9E8jgiheOtvYp10UYluGh9GNIHQwT+VYcr5gSCPBdM6AIQJhFZB1"
+    "FObGEVlPm6IQaXla1jkGoEZ8PxZBrcwTeasjw8z4lxQ80DYvz3sHMmU419fd83+Z64eQvtUnoRnhcalLyGICucgQcf7r9"
+    "qT1dh9kobp1S5CxBzAUKQIEYa5CM0YjkfrL2GxTbcfSRSQNz/qif5FDl9YY1sEKSinqRTlDLWhs2lMbJIwTnPB9ZWzgyD"
+    "1EBF3iFBnsp4WPYWhBqUGgbTST0FUeM2qlRKX6Vgh0Pkc7IZgBstZXQBohcW7lEBL6AXyBsDJGJ5BkhISIrlRQ0JmpfE+"
+    "qTMsT6UcOAVxULNoyHNyEPZGlJvMMrP+6O812sQkgbHfCqQ71wugNRCB7rwjP2IsFP4Aj/wggPAN/yFV+ojvtMDJFAfMY"
+    "EesAD08AELwK/gcog0I+qrFt7WSvYN+9bu8O9Cew+2ZnuFAoSbq+o8Dw/u03wpR7ois0tUAk4f/jItLWDO7kY8Xz6aqGp"
+    "4SX2OoUQ/IDBECJxnKf4d9wbBwLPxbkSKL6rEi6C3hSi6IRddN5ATt5R42+xStTWuChYBJCy30sN7eFCy4/5+pcYXhoNm"
+    "0Eb/xII3SWIPD6tHlREYt2cGYgmRFvhlU42gvx6x1otqQIKRG2m9MtJ63kjrlZHWGaQBhdKvmmMcB4sLBQr+lpw48goGt"
+    "QLmOGcSR4URqnKf+4MJuC0q2hZr3uITwDW1T9xR5XpTtXhIYXH7YuM97gOqvKjeXsW/Gkf+EA774qUMj543SHCWt5Eg9m"
+    "PsSmpeUvMHnAiTVYVm29aemABQT8MPFNVrPPEPT7r+4OhpJfzB4dNqGkz808MePUPKEFIUpvrIrrJPVtjJN2ga5R56686"
+    "TVbHxXp/3x4f9YHh8vPY+NkCV5Kx2AHCR/kXR6GZhJDWL1zXKZCr1g4/WeCOtQQAWBIFCIYWnh131jh6MrwAOX9Qu7Km/"
+    "HT/1+4PnPb9/eLLZbVeN2D86CfznR163ws7qxP7pcYDOwZg2q6E1ouTe08OT/sGNbA1kuTHzdbGAGf4FmQ/DtkJqKY12D"
+    "NbOe/pDd4Bab1gbPEE/cGu1YQfeCOfjTlbhi7KM7n00kHBXPNDgpVwL1HpNjLyGKiveZGNA0IGFOtNRCiC6KBauN2pYq5"
+    "R70asVVgEpIfXv4PXOe5oD68T442k+UgsDHZmUU0ZzKbAqQMUEsFUiE+XTH0QMfFV3cB7CiDb28gxqIuQ0A5Hga7SOc+f"
+    "h+VzVfjZAjmp21h9zrkBl1ur2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZN+6ltHlgANh0lr1H68qQwUdw0o9Akt05"
+    "sM+wBDAGg2ivenPkUX7oAdlcbzCnaiq8VO3XUmQeisN3vQwaH2mth/Q5oJhMRnsRYEBoKBKoT3NJ81RcSd2fNAehgZTGv"
+    "yAAhEOhc1D3AG/rcQHAwFtr1Qh8mo5HalZ7QzHA/h96raptLmBuGHqB2sOVFvpr4DuWebK/v6eeSDVSITBeZsVFlL3IFv"
+    "MoTMf+8DgYCGnNLexkZCtUGvUeK29613Oj80PgWWBu/WOeX9G0l5La0l4qtnbcqK/7Q+/IrnOAQz30sNmNDp5A/6Lz4dH"
+    "+/gKZVZ7q76Wr6EjUew4br3uEVR4MN8sPFI6NjdZSAqWqYSn3JKCj/f0YdZfLBWouzaT+Y+scRe8c6vAsKwCYqoMfvCmK"
+    "taJgLOHfdesDtf+fcgouo+YEc9o5bhSeAyichUiAzuCpy4vtsVJd9fZbiaoTg9Wld4angON/sLxMhqZ4BhR8fLK6Q1VKB"
+    "xDg5kdAas2ILqq2Uvh3OQH+WEbVspRTQluE0IwYUADPJhD86WQxu3e9UYPYLSBDclQjORqpvT2pxLeoU4UP3lRMHLaHcU"
+    "RN7Nb+YExfiatEswC20XAwJ5NYR7gpoD6n6wQpYBPn1+VwOBg6KLJ1oaiZktTDk0GuFWj4IenxqQOO1ZhzWeQSCgOP43B"
+    "2xKxWJVaxFGYJRtdJ0pKPZiuHh0LLAwKNzCrZMcPsuhEedDmiI6s6BYlVgvRo5YcRsWmJIy516kGuKxMEHyi2EQTW/G53"
+    "BwrfKpsUtLTK7Woa4NKTkM3292tGuVrgsweW1phFjwceuRyxyFZO5uudnUP7zQYvVRTXQIN3zfw1IAADWFbNIALmCYY0I"
+    "PWyI5xf714OOk73zq6VHqvfS6TPVJmnFlkxerXh/Zg7sOqnD47OOkUxysD+rdnNBMIaoYe1+BnEt71asyQ1nvU2jCsjaJ"
+    "5qJq0Fsil3KunOO3CbdUA6/1Ttfdg3aruNfkSE9Q7PaIT66Ak3JzLVG+CJDmMwQO/7+6+lC9uZk9aik8kbmSG7xY2vg85"
+    "HQBXqwDz1fyuADXE6juepR4HPzaCv1IanLoa1YbQsfiKC5GgUgXwAbBlwxnmFtpxu1EwC4irEluOl61w4YlWndSaDSHWR"
+    "f73gtctPxMis/o1DjhDA2UXDJ+dK",
+    "d7UoyRH7Pbnq4FmPt96oEA0FjKR7MtbMw0D0jjzkg166kg9WgH+otIwMXdwrfDLsA9QFnX94wC4XqKCg2YIM0PssdYROJ"
+    "6TSH544QQ75PSI5dCjD9uKmD2dDgSCBUNLM6783Ttc2EOeoBsipy/Ta9WDi3xa3snwV4VECUj8EcphMra2wi+rh0NoiWU"
+    "qNXAqcEamz8OQ7VeJNu+5m+LhjSE09sg9NoDEl//Q3dXT12O4FzLLHZyjYCW8Mkn6SAJYMpMVDINJ09ReUL7mrNs+EeHT"
+    "sKHMsxusV4BOFD4EFQcNyH+3aX7HrSoj94CZI0IGN8I1rpwiHDDgcD/YB0jwQ0AU8AEosDlhII9kkWn8MPqIXCKnbV7+1"
+    "51hrHCAraRg7CAeDV1ANIOCjvrem99cfUXvbWvRF3j5fB7kgDB2yoX6NqBk6T8xrfxogd1GxSrDJ9PMCs+ChPPzhrObJJ"
+    "0+T7wEzeV23KfJWzmqHBfxp05HrvA19anWBgKPVCB9kmhVekVd9sUaVACwlWag0SnjUrDSsPMEdghlud28UAW+O2JV3YO"
+    "QZJRbkq3jpWdmpheCOUcHh5mStZiRthER4AbquEJPYQ3kQNalEMcgB0CPOkR7DPfVVJCStwZNd2X2+uQs1VlcMnX5VdHX"
+    "cpPApDiJ4lPpJaQPUrC6zb+T9w0MNtKuO1GOU1fDkEd04+B9aFmPk0mirqvEipwNpbiqgH9QvEN0pxF5fsQ5QS47rS6bU"
+    "jgco36VJAVabslaYFRh0O2/fAb6QClVxtAD4t+gXDeTfrL9tISFPAC1BYt4wD6padbyNEcEJG79mRyrXs7RDlyT/Ir6ow"
+    "72BIRy2FtTg9ktZv8Q9muaXrzJ0uSXuXvMEk9yPKfVfPdRDz2qhE/7dQ63CYrrW3AOgaK4SqUx0wd5XfQG0Au0+FguAQ3"
+    "IvQwsYdOLOoguZOTDX9NB1Wh4NjR+CsnFHF8dPWrA7QrnIJmi+gkNFraZK++l+gTyHc10sK+msdVa0pgzsWal525PwgLs"
+    "AoWRkpoq8An32IQmLsaNqccgGa0yMgiokCianxEQUgNBBWkFCZFomo70Aqa36ImBW46tWZ1q9ELYgi1RwxLAJTQEQ7kEt"
+    "Eew9AiVErDCJeh5oo0GXLrJlGdTStjO5rm09SayVIpaJXd8wh3fSnUycN6ooLCLifkdUiE34QB3t5JErQL75HTNzdiZW8"
+    "KGuDrMjd6oVhysKnq9Kvicu16GjFVUSuV2xInNvnYu8sTaykUJuI997fIF8Ff82+Q7cjR1neEAs9koJMg6eEciECiqaWC"
+    "lFIiOhVQ2UihqbCn2O5ej5xY4VZR3wmOyJv9hAfhNLgLu4D+ksEg9cnP19Y94CrNX9DjMAAow2A2POLVSHicF2HnM8UcT"
+    "duJ4IdMCQKRmAGEEqALyTdC5LeSs6AEgSNl4Z5Ve+g8hSyQqoPkZdMjeHtAbNWYkgn7KHFx6hBdjofecWHQRQekQcF5Hh"
+    "a+e6uEYlA1m3ov37coE7nxzdjFsbVkEn08qqGXogQADLsRMoRQ70eD++pxkka9wqul5kskLFKGYbA6eN7ZEfGgownOx1H"
+    "Rw6WcDDK27rdaCcPBovCy1PVR+7brQtMI0/Cu2PQC4HUactNzFX84jMFBmZae0DCwNjA1aQaseV3JDLzlnrYGacFAmFOm"
+    "UA/kg1BNiAHV7mgHE62izJ/6inrShbVXzjMpuhOC2hbC+hEhw8fkH7Y8x37XJpYz7sUPhY9q3QBdDxRjcVL+vNliDJaiE"
+    "ulhnZNXcuJIDjLbGOHz1hq2pRr9nU8n2e3UNnXsp1pyRCgIuN1DIAsGYnqY7lJKWlce1bhZVXjRzW7M+bavuMfYVrEFQC"
+    "+1IFNf0GNWpa1JoE+cNDX7SZlBl7WeMjkbmgGttOYx2tIlB+rQBztkvZelRo7Q0ZVhpVa/EYqlAMJGOAvfnDw5xAG7fmG"
+    "ohSAl+ppmVO1o2KsoWX6pWMrYGQFxk9AiVv0WrnHbqao4NdS62BYh/JA1SUAiE4jSwBaQs6jXXQ4hjekvTGQSMffGRHY+"
+    "QYKJYGUcTSLxYSIOalmwqgUEA+1wLyqoAYgJRfwEJ3KKYPbU/2C+kM+9gA2iNAZroBA6sFwh84lYzKGEZD5Aad6GSJSJk"
+    "T2yPkVKrW6RbMm2yIgVQ39RQkyUJkfHCERgMxsKTINs/D89fuHJYH6Upd/LxY6MJdTNVSscfiNi9mOBeJSwYts/B3Pvh2"
+    "5+LKo6p21bNZicbCV6qeRnMI76oRMkU1WacPD25Trg9TB2BA+YRJRta22GBY6+ZAnHsYT66meMb3oga5+WJZI+tq3cvhC"
+    "GVzjSeM3ACK7LPNalbzP1PJFVWiugfVzH0dZyDcs0Z5NYUvpJwImxzjjz+xdxGazgNGRJ8ywB+/S8i+Vkj+4p5PzHiDGV"
+    "YIZU4UK2GZQf4pRLHJsLeAQUQt2bjYwWuc98fABhRCeogUtM+HQgS+E3z8TnWtWS/VRf+j2LFHFNWHxRYLFTa0MWPm+4M"
+    "YiXBZNEe2d1jbLKIQK1hyJMeB2rGCfzk+Cb1hqBeOceAgmxp7OxJnAFQKOWj8oitiZ1qDg2DKRIlW0LcgORS3KKF+gfLN"
+    "WyQ5uSxdpYemgTgE9GaYGo7IKp8yoNcDPbievROuNviuy8qdyCkfbVZthxQjN+UhUYMKbdWfMIL1b0DMSGO08auAZ2FLF"
+    "LSzQ3RMVv4ena1oTuyli3KTmlCPdZZ9dU6wlMq6JphoTC6cxvBIuQ2YF8vwyJmyRfZEuWn+2WLCMguaohUP1EA+qLZrgv"
+    "FWwOyNzeGU7X+wTfb0/VSjuiW2Mp0K5tigrI7EsLPBDdM0KIfGnlCKXRoNz++YFmrFl0Aba3FbhdhhZSYv3gLdBoypVAb"
+    "FbaD8Huh3Ld7gIY32noHFy5fXFyDRAfiQ+kSehd9Riv/ti399eP/izRcfvv7upy++/OJH+Pa3ASx3fyyD76LvxO8bFRkv"
+    "HdblGQi8q3YYbghUfxDGR4MDTuOTaEpkK5JJXZNuNBUXwCiijgOd2Dx/kSZTS5eMsPwlQWnloxH0vS6PulNJBkoKKr9U2"
+    "jlzao0ZBZ+iqh7Gofu7m2mHITKva7xe/sf2lUGqBTkbn54kRGuJSTTFDr1xS+3+BTy69YYWKb+jb1dK9dOjmipPd3TEDl"
+    "Ro68qWJDEIecoZhdqrtAfLWnMdc2W1EnujOfepojoSDzkilYBVJU1VyxyltwQdYAh4ghmaAVp+HpEwRbHuxGt9+5bVqpt"
+    "ZVK3qkAMmmIaK9qhbZmXGHgDNnCPNVht/vE0vhSd0xoz2nl7hIlBkyjIzE9mOzHaVypNuq9yFW07um/VG60OrJui9mqxU"
+    "z3u5RpPV2ttorTS2NNv2rRnPGgBjitaAmZ4hr5rEU2WOnfm0AuOPrvrYIZBjT++cfROoByzkROuApIa4uMYo7on3MdhVE"
+    "jMKksrQzTNSNeAlh+3Cm5aEiiR+KcUKd1UgFVdfoU2lwuJfAhanj5PGEtli/tcAHogg9n53G288gJY92BnKZY3sOd3f+d"
+    "xd7zVzKkDua554aY7AgcJ9i6gEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiHy65WBp0E7XhQ5ZY9l0wCs"
+    "eHm4rS8D6T70tYP2OZ4bKMjiiN6A6KDPAMC7o3BShFIsYDQeJP+SfMf6dLIKAfJP+noiFM1YIufbJ5XrP4HdW86WQ8bba"
+    "34/2tMn9k1W67kwQUKYfgzQolCX9",
+    "wwPVyZ1zxgU3gSb146hlbP8Ri6LfLnCQeI7xZCWNhAa98TlIbpNDQc9t3vhLkfCtnKbMsl2TWRwyT7Xl1SrQ4lDzp8fmr"
+    "Ewd6unF+XU5HJz2O84jYL1ao68YdSxvagB5zSB6tCe2jyk7Z/Ci/A6Uj5O4KFM5C4quq916z4/Hpml9VodkQnuKmXxAZX"
+    "NiifkDyM8wuiiDDMRaUW/UN+QOPfGEdhIbYqUV/broxaxcQhgljtU7vwbWd+UyIr5rtlIDL09wSwVyspSTejpBr8cPj7S"
+    "mUSm7R/+TjD3aX9gqSLygCsgj+OFhpU5w2MmYMcN/ZKsjClY+8Ob+J5Y77wftDnzHJ5ieuGPAgd3aLn2buy+wAvgQPGmy"
+    "f2tld1lZCRNey+ugVitYGTdP49I3EMRw7fAIJWVV0Le9gJ5YtkxqZ09QDoimIc0p7OZocjgF6f/C1SaUILFPSstRAdmpc"
+    "reHwhtv1KwWoEt0BQB2Ausyy0sUcWT4l0SAcCluxPuGwr4CxorJ88PDtznnQDU/MwSvPPHKouy5uGkI9Y9iTl6Tr7idST"
+    "6dzOtpN/wR4DKaDFCg1p/6U3gP9duA3mBkmG+4kW/YyjdU+V5ps2fLt+89+fNZxJ0o4B0eXtV4zmAURP9Bg5QEpAw8Ibg"
+    "Kaxt9XbiJ8lAKEnGDtsUKhRwyCnkVnr8av3GvJq+mXkBdeR9CCd6XaHX1Ev1AEoWPC2/0Hp15zPjmxpMhBrled2SAHUl8"
+    "gjJYjaTtpEg9Uk6gUFu9Z0CZDxRxteaezgOiq2evyivxIy5KNvlx2gtfrbVN7iy0tsT+/gu0nWMPyBn2rS05iE+/Tt64s"
+    "5bzIwIpprV9H0WqgBK9NDLtpREDm4X/JviFSiIMjPE7zq/tMvnhT9l1e9qimq6udbWFNr61Pdgq4xbR8qvYtHdukRs2Pq"
+    "6QbdciMSzHkGyqaVv8T8G/yMofamGiGmkeMZ1q3wHUOo6puoDYB02AUvX5ELhhmrlQ/bK4o+046YU9CONupDZINp3M0Mc"
+    "i1btD6cwFSDZrz/gt1uShjxKPksDED7KhsWav1dOebPYhoKfS5DIWZj/wqTe6cgnJ9XL/cfhkRK8hFxDjQAynTLhqGAKX"
+    "PO9bCPLFJ3xi71AbIWryjaxqlwXXFdvTX5ClElmckxhrkmudbBxW9v7DR9KwVeEJ22LmhCtvtg3IejBOwNg54GsU/AoMo"
+    "uEJgEEEkLwBEE9Z2HIJ8r7twd8UgS0SatR8DbTrZiKGTIAoYPglPPfgN0WrZHQ5UJYwZ+zUpbwf9KrVNLu/ExVt5NtL1P"
+    "4gCfgQ2Qae73M1QZLmo17bc0oj1RaQcXh+SW6ZTZ2k1oVdPIERIbgiqEG2Gj332CMpw2ITdpvULsDsAKvWdwYkFG2deb9"
+    "RUhKeJwby4/39RHuuAembTSdH05ajR8wRTtqUPW6rlx4eCnNeErOJFRrP/KNS/Vx/3FHjhjO07Q+Ft2ZBz1tsBte0zWFQ"
+    "Ovp97u4FMH9QZefvT1Y8uv50/fe2JLWrb8ZP94kaqvHo0uDDvrFJF6n6fNuTFp1Uzdac9d5ANZsnot5535gV2j1uomJWn"
+    "aTgw0dzykhBJrGij946UscosHKROnxtKuQYYgg+nSSdzfBmeJgDXWT9dwEV33JSrZICI7Rew8ajGJClDnE1/giw5g489P"
+    "gcokSYuYdNaw7MMoCgUOHwoBiCIJ68KFPXpmpdn0NEqEQv8NKeBsnTQHHU5C1Fr4vyjrFW5Om5LYv8snMb3XfoaHK8awm"
+    "vzZSTso/o+GNTvqDIYnRyCJNycY8nvdcF1IUnkzuqWX8SZt7QLrbcv0mq83pP3CcajHfB0VzlI//mRzpKFbKSYLbWkcDU"
+    "AaY59eTQWlAVHp0j2ob1QOvkj0b5Xmgi+32ORhsNXYd3Ru3tI/80PEePWnLdVaeoQCmBWWZUrUxF/yk5j4qcxN8I48DH/"
+    "6iP5hzVa0hy21Kw1YEyRFf1HHA4R3XS7Y9MY4aNMylnqBJtDnBTCxVwaT7Vx0hu+SYqEOX57sJPVuVaF//zEy62hg1iJA"
+    "6GiPn5YGdT1ZZFgGUHgBB57zZ1eN4nD/+9dUEehwRPiCiaFlUzdN7ewHux7rDajREEGTraln6sc9OqtQ9pEpRrUtyh75V"
+    "RAnpbej1kGJvPv0P/zcJpRR7q2vBN14y+1PYEXUKhtQ6kaKvXAq09I/tzS3WGE2pWy8L3GvK0VxwR9LpWyHH8EZ0cLl2T"
+    "QBabHhlrvudIE1I5DqCvALpFiJ+MagSd1qiC/1LELLIclQd1o5B2emiUzs4GqtqGXfhik11oduJdrX2Em11XhOdv8CwUE"
+    "RRIeZZ7MZ5eZTrUNp1xTZy3HN/pHR9gvGiOLpiH5UA3K4tBriYFysBpL7Kr1adstYP2WviUOKLE1WJ758GhE5TjK2Sr3r"
+    "PzRUd7XODJ2zV5KqBCKhrfuRFkUIWE0sQMO45ISfF6hxbB5nMZEkCU459yqBoLIhZpuOm7Opz8uZOa76twmyvDqVRc6uS"
+    "unlTTqdd7o9lZnSKq2vjLoDeR5qUb+1ZgqL+vlCLD5qhfbZzpVQgegFspM546hrxAHX1u9JMyI7KXSn2cQl8wMAluobHz"
+    "FexTK1asOprVkUhJRe07QY5qw2pstUE7g4Kfov9jhwyJCAE8WeUI32hGBYlsQuWs+cT5rnGMyZX9z2M14ioCd+rWk1ixn"
+    "0ovCzzp3syKxQBcqsAAdmhtMdFR1FQYlw3WVikHeMKRF07d2NMnokR2Sk1XIhPMJAVBwBBcltR0m/Abo+QxC2K9dVg5+p"
+    "OOwVppqxcef0m0AGOxkY4AxGc2Kxz2+2wo/p5EsUwgZn6yyljsQ1MuYGOMkwtOta/Vqm9BEMAjQvIgEuRBJByA0m+kBgm"
+    "9fWjrNm8NWKgkK1Dbb1sCHId0wRO62BxOzsPz+5pMQFC2TEhoRYGklVcbF3JmGNwc2e2Nk3hjYQjF2J9LLbasUTeu/W17"
+    "OvwPrVW0EVyRbHDwughHfNywNODZr2HWtNIMYGVSb1uc1I3FiTLrJMGKWShPGXGS5gYhSylxFFgp7aIqoBY4thaYbDXrq"
+    "G5sRiHv23wSszw1nU5BIivcbyRqUPoUsCEOGcgAuk3tX9cuzyQme14XA7EwmHQ+7a0UG8s7RH5rbxMto/UroHoKAk0enG"
+    "cn/f54kiH+L9EjG35EBiydq4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227CGjrdmq1Nv9H"
+    "q66o7mI6rAAQzABTkU2woQPu7VDhE7NH2LknZ8o5rBGCwmNeXuauhXYYvXH1VgyfQt/r3pSzv35N9ELAmjk8hUjGkBlKB"
+    "io/c1+FbgP3VGmFTG22EjfUGwzNKzwAybznZE+qBTY6k9uzZqwT0II9uHK/dNEyS+/fJvJSz0FH3WDjTvzduDySclxJNv"
+    "l3YZHuVPl021S3wRimACpimyBErrCowVa2FY19A4bRE+WSXnF3Atg9f5G5FbCrFL4EtbMziNrJbs4AFgamEv3oXW3Zzo6"
+    "g5FHwL6AV1KvgbRoy5VXkWDySprSjSi9nb7ICWoFlZsr3JE7PJu07FVjYrqj4BKbVtVQbvq6jRJrG8VU7mf8oSDC1lqPu"
+    "wFGiFhM/7+4Bbiwk+TikBeAL3LXIimdso9NFkB8BqihYH73P3LSqgNajEasLGN0BERYzqb66CVYBohoN7AMD/DboWANlm"
+    "0eDJ6gfUla5REYBGwk0i3lHW+SjY",
+    "ee4VN0ema9pFE74sM76qhQ2e9PQqj7XEspdwYbM95MWDErU6B4j5P2nbBxgs8QEmq1+A9XYdEO7JqxMNg6EXwNO+9Tbss"
+    "l67zvvbaMFLl8PgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfpkelly+MqV252bXL2Vmyw4eKRU/ZHDtIBXA"
+    "AbKQIvTZxJFwthpYgWa7GpM9VRi77D2EP83Ape91O1SdT/o9w/MSTl3sJXJoMPDzgqBK7q4QFwFDyabyyN1pZ9ofLb0b3"
+    "9LkcO92cUflAL+RPeOj+TJZ3Hk8c29BYZo9pPyZCMQ/k74y+q4Btb8/mF8gv9SblhWRjZ52vUvs7r4p+pvLWX47+IxF+4"
+    "ulZPI1RIUgJck7Y3EC3QaGr5eoMU4FoCUkqka9cjVuzNgjAG6ZWEEoAyfUpFNCK4gP4A+dmnAnj81c81nfzTRJip+aJCJ"
+    "2KVSnrpEDg9qEjS+ZDG6wLnxLa8VI6czPRjZ9nCXwXVdni9eBB6meZy+8RXemOJx7YXpP4H3qYx9CoIfIHf2dtRZLUWT7"
+    "DIXJKUDpjhwhP3j9mc2cECwqEcnOqzi2s+XaZwcuJdc4Yrz+pxHcjzaoxWKb80BxyaJ+cQNlX32iWHN+SVMvlYNiN7VUL"
+    "lbwtalwx22n9yawBjhdulF+iPe40hHOAtEOHqh4fhUd/EzUIzFleiZ5M6grTE+YPJr8vkeb/fg5+L2WzKAZW72vMX3QKs"
+    "rHeY8W4wmx5corMOd4UCtbxS8Wfc0+HgpFttxKNptXf3bAaVnM5+XfZPBjE21Cf/lf6MGn3eox9KOjmhl5PTX5czOYPvs"
+    "9nstEc/F9gH6OabN29etxy6/2XC62wbCmpOHafPOOxdsCR77VZWWOtKW9UAS3XpVmzOgzFIUbGppvWoP9aen72jPqAFsm"
+    "rHIaK9nhf0BvpYkGrQ4cHr8UkfQ4K40RkGPddT3TVepFiZ133cEAidKNQZexWeyMFAvEEZ7CVstG9S/Pst/f2S/v5Ef9/"
+    "R3y/gryVkoeqHXP2VdY2aHa2xoEAWZ30rFXU+wNv3JIfiqpWb9Kg+OyFbTnOGjkE4RN0deCOv7nYps4q9pKJuHGxk9Z4O"
+    "+o0lL51pQnof2Gmq263gHeC22wUicwCPXQdY8Tc5MOD6VIs0W2ZvWCHTX7rj0P01WR2ugc6P935NPA8hR2CoBn1+yVE/t"
+    "fZHWvE0unWF4w1qMvT4R7uAE/yG3siOVnp8oze9SobSXZrdATEUyMz/l882jQJOfF3v7gTp31g7dyl3Z7En9OlAHnowM9"
+    "Dq3yyFXCH/0hpDsZ7ZIXWodGtufgZTP2ZbXYr99a6UcVpBQ+4hsH9WfwCtdQuuHDumsRlMj9PJYR740+np6XG/b309gMy"
+    "CpMjjViZ53M50ApmuTY4BYPGNWk4hQ+U0e7wFe/C5AbWzZ4B5xq1wNSd9XLxroGGAB/52gnNa4VK3Mh2CaOphPnRus7/8"
+    "Db80dTgWcyANalrA5J2Hr6rGyZx7nYZWVRHU0h3I3ilqlqwIQOnTk74wu2WSnocnfUXXuGCqmp87Iv0bfkt5FNgdARsKp"
+    "gsjfupwZe94ZLFMM/e0R89ZcTnou7XX4+b74pTGWjmfsE7EWwwc3o4kO4Q4SFz+8WTAyz4NVNIJJFkrbdJPMV0tLsj7eh"
+    "1Rp2N3stXHg8rupZoUWOXKMwMsAJs2yzCzIswT+qrO8pHlpt7Nz88HIzkppuf1OA+LoAqL7mC9oXV/gXsyKeIlsu5oGvI"
+    "Fc/Ev77/GqELAe2lkoFhv+FamFHqiEedYxkImYcsRA7tnsQVL9lLWGlieYBVa0EVRBabI9CYuZVRL1SGXQtWiqmmUU8R+"
+    "umXlOwxhkDexryOM60gv5RIFfUAX3O9x7XO4Ew/4LMtMGRUxjTyuB5d6nqK6GVBd3XtnDIxBIVaTchqAcBFke+rspGhLs"
+    "WiTYm4e8OkSvcQlKxor2PfDA3auzz+oQ7dD2Lw009RiUCEfMDI7KtRQrAnq64btQ2mUblh1tnSF5O6mPzITTjp4Aet+Zd"
+    "ZdCXAmHMw/8EBFuMCc3Xl0MclbolnqqCOKaz7okFs7jI43JgSxU66XtGWq2nytjzNqc5xRkeR6I0OgrT/LxsLJbIFakYW"
+    "fpbo2RaPPn6W6LGVkm0dhwAr4YuzNFUXvW9FK+6P8TDOcoxwItUK66fUyc6v/aUUozD0xOHn27NnJ4NQ7Pz/vj0DChDwV"
+    "PA+OKcX7243cqPyGAhup4GzcgFt1n1HOpvN880vV2Iy/I3nQRD9UcQ6dvn/0vNPHcIdAhfv+80N8eX7s4PGBbKIdNlP2Y"
+    "95izCVvI9yuFObDmS8lccscvgC68a4EAbis712n18OPAsMp6kCKkLMB2m/rNs9PTk4Yw7LdBKcjkAXcGdYJq3F+QM1foz"
+    "+vLAnS4AX9oDBDU7+oUcykC1S8EU8Rxq6AzROleQUwhdeYeRyAxCSyjxgaQNmpGd6B/Fje/X2KJ/Mt3s/tOu6ilCCaV+r"
+    "66iqeQ7eCDjbmOR4Ht5bVhl3exFlEMK94PoZXB8NvmtN5C2lcHYx2iIcRZYpHaBxQDx4woB783EZlTkcVBX5ltewU7fw4"
+    "5gR2I/zINw8/WVWw/uLDpJqGsCNegdQNKCqhUH2IwykzzBUeHFThpDcQPf8YSBD8GRhbv51gpwCOQM0Io5X31B8MMakC7"
+    "nNw3A8O+9C+Jz4A+o2S3UExbzAoJouV79gUQsWSlvooEYdeSr4WJ8cxowRP3rgyjz5ESWKeq+UFzgyWKIprfWb14UJeIt"
+    "Og3riO2FxEhvHo3tTiSS3Ey0q8zsUvufgmFxX0qRI/5+IrIFL/kqx+tYjZ7xuHiSiBjXinz6XL9zsYXW1L4Ecy1wdy1je"
+    "aVpdK4M6o9EnaWL0H/1LqgFl4Dr3Q8YNmgL8qPh4BCrKHkaNyZZ2G5mZFF0TBGTmbagXk2TF6ZszwkGGGBwikLuirf7PJ"
+    "4ZRML5vvmCQirucI6iGNJQt3xx4dc2vUNgsHo9mZNtMfzQCtcXhkNvY6D+GhN8BHz1vlxhFBmwqyOviadMwYAX9OGUd02"
+    "/xanx/q2kUcrvIgE1lR4X1cMM0FWtXjrbrk2vUmK6L65IgVKxlQMrzSAD98ndfPTSpfG6fTD4fmg/I73P7Ahu27WmAvx5"
+    "1f0OVyuyq6XGIrtQJ+JbqUAaxeziaAKgzADE/CFD9CX55NLadBlRLMcT9P1Ju+w4AXBwjcWUaromA1wQWZinlYThJY7uk"
+    "o9nH+IC1UqyBiAj5MQUfsmyJNOv2xBX5YzgtgNXyeSsyZINTo6www4R6yHQKxVyJfbxDgO2Tho07V3DE1h3PFlZxgDpgj"
+    "fnuGbzTFOv/zqbGhiq0LZLYitdEA6qktjr/BS6/g92XFv6/zsbbpracBpjxROX7Jxz3rU79p6MvcurDtidscx1Sod6toJ"
+    "j/klTat8TQWBY4rpXDYKgMseHS9CC5VEXoz15uh6kmjpw98aMoAeK9dIbRxOdufcbrMYUN9UBZsynxR+zu6Gzwu+kFwlg"
+    "+00TAEkKe5NLTDxoPnXFyA2EG+fV4r0jX3uZfTj6W2+me+HUqVQk9V5ICEgckI0vrTYHDQ50BF+gJIPY9X4fkV5Tor8DQ"
+    "rMrcn4T2AsNnRXVqUJr2biqxVjc6OzZXoZZSTg3W3oovN4nDXTp3tSh1ZR1ZX4obsciY33cE05P4BhqQ3tI670tapxHjS"
+    "WZ3ntVZK3aKShBlQ2Tld00MWq5Y1",
+    "6ijGc0CJpzhQNzzOzS6+wtkbXfV6HWA09ezehLnebVdTDOXG23NcYMjdK7xB4gbIQtLrCapYzf3VVFUurCj1894N3Sxmo"
+    "teilBWDqBMiSYCfuQesehCLm2AmZqhUpOkFQchySNjYgiii+sCVUThMHSXGM/rEDvIIZG1enZOpQi5h72E46iY3bM8b4F"
+    "0C/um69Atz3uME76lbY4BOfKQoTfojpmCAJkuhuhVDLl6WeIVSaN1nIdWS0IUtqJyw4yjypVKDUXxWmf6NYmThoS/x9Bx"
+    "/iikKp2HcnN02ececIYDlTy1FCN0DVBtLQoDsd24qcpF3H+mYsn8VFD3On0tkVcPSGNrcc3UaDRnXzLPyqX96erq/n2kX"
+    "RkZImcIspcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83mbm+ruW4/oTfZ6RIxJME8BVuY9u33gAlCMRz31+NOiPj1WBKb+kb"
+    "wA1Dw/a/IjcD610k1uRW75zjpAgtWTQYVZHwYWLOwaeNPqkMFOYrYlGoJgJzKonUbMF967ecB/MJ5Q36IPt8lMu8xzIM6"
+    "WrZyByGEQXCTUMP78pOMRd9RiLyLcy9vVNi2tz9Qki88YMEacSJWpv86aKWt+JyCipmePIguc0LEbp/n6ECq5RqrKmOqs"
+    "XhWgDCPhTHgZRdzDK/eUipMxsyZqPi4B5A329RYhZxlGACRjYNDeBL8mCNLdvyeJubjCDfCmiDpheKNdIjFMqsyTkWW75"
+    "0XJS9xeXL8IQFGADM5tLRcmRsgbg/RodsRsw/ccGSnhCgY4XUZzW93iWoie70jfHTkp9dxM5v9DNdO2TvNI4KYzNY2CKT"
+    "ZuLzFxsjGCOYwxV3iONpC3PLr6SsD8qzzRdBapQAg5C9kdT2tKjgLKySdJUopwKWN3LnV/o/ik87DCsTd2+Q8fdCPew4r"
+    "CNGd08ajqtdnDZ3GqlDLs6TlcHtsLP9IRcL6A12Gulct8QfAk84Bi9ErQR6Ro/c4GPUHGZona6CS8Z+2R4HaoLAvX3ceH"
+    "GzQLbyxKriIN83QEKUDP1je6S4kcAeZC6GpMaqz+xT+Jn+IvbmrXG1FL1qCk8awoXkccML0Mg3Wv3J4vGTMRCYrtiwUub"
+    "0UoKvnYsBLoXwzPPGKQal8d3yj9N8y3tbcjaw2vyFDQUsdcwLXylWSMM/3vjGg0FitUuBs/yO1dO5Io3jpitIhDSUaL1R"
+    "nxPbottt3Uy2LUjXPdH0VkNOyKCHcGKJrxMNQy/yTEeSPNeVWPl2MEN18wZRVNRFNdBO6fG/XpdMRfTQXU1NCSsvVahr3"
+    "JzO2XNgI6Rp40Z/WabbIhiMq6RrF9H5VUFvJe0BIEqbN8VxNPVSzeZ8P+01kJZu6BDW9Dyltth+UIyJZEoqS5hBL51VKv"
+    "VDFHjoVe2yYAR6fUShygdNa/0jUxoQtucxhxoZRSgvrkOE9b6PEP6yLc5FQiBFNu7i78D27YeJZnE5t04li+QG0OZa4Mi"
+    "x+aR5rz50BuAbCe4G7rTgi7iojkVlaDLLtQeCf+Bd2VA8r/R0UIo0gXLVPDrLK3DH9R1GnWzHj9ssZ5qDnN7d5CApG+8Z"
+    "cfImDwxEMaQ1k5ivOyWXrXFMxLzxhQDxqkGaI+sAPHoPFPjITtgc6+NVUIJZFrLMqY4CwSnmKyMLnAHl6htAemrl+qVKP"
+    "HumvSsPBj0x/0g7ZUHxyDZnZMYA+zh8ZieAtNq1KUclOpNg4l61GfgsggHQ+tqpLrYHQVJHeeyMj33xuzZnHOYBR3NLGD"
+    "v51yoaArFdO1tX+llQaDlNFPw7Vp89QEeM9wzLJpAH3uugkq82mbzAp0oXGHJALYwDB4LahgWy0omyGaPKmKE6UIAeqLD"
+    "dsyFt+pFO1glc3ShAm/aLFOBk9iLaFYxglieVGHehAgpVI5mA1m6k2rzHm0KRIU6PKmPVKww8xHyPUbnW1K7OQIWCXzYs"
+    "KhByCHTnSY86NaVtuor051UpN2TI8/bK32cHjzYxemDaTsLMXT2XvHwELmldxZhCDoSssrmlK0ZSlXYQSUUi1upsAA1TT"
+    "BeR6w5yCLAu24K4w6NPvl2AaAwvaE8pDxiL314SHF850UXErWrdEo9xhh5KfXZtmsstgO4I/TmW0wdCpkFMHX5qGj0dBS"
+    "ul9VrxZQM+FkRRg5BSsFVUNCsggM8I7+N8B4JxTNFzNWpzx55COUwn/j7c97AbKVi/eOd8FgBCKAqtJiRK5VsQNYKGWXH"
+    "yjPV3mTqkW8Q4N1Vppq2qZ1kNAM9r5bXgdU5jsNFvdB394RNBXT7FXYnEvGYtZSBMvLW9cXj1lh7sY8tYHiJZv+QoySAX"
+    "GXFmEJ3brpYeTMglYfBGVORKWYEW1MtpNxChi3Yd1e3MNQEhhgS0hIt7ZeOmCbY+WVl0A7KJWY+26k8tygzR8wlsBAMQB"
+    "yxHGy9K3lxTTeo0MSzYrpdI0+U1n+nyH+XNXDbDYYGSpKBCKEE5pikVoxvth4BNOeiGUYjC8zCrCWSwSashA4QJ5KwDLW"
+    "b4d5s1LyAtDMb4xlFYLSC6N6gCuoamXpkYra/f+/imYTWrI7xJcDZ3Djarie1ufxhKlbxsg4SI5Hreik+EN1JX+LlMObs"
+    "on254iO0gVF7SrNWMj7P0AOTt1GE2o0x7xd6NpcxANEoKElcuylh+RQtVktxD6+H+Nroa5CnaGAsIhiTGxiflxGQPj+g8"
+    "z0taC/iX8CZhJ0J89NXHI2SrSP7rTkpB4ZanYsjmqKAhG2SCP1w0dQ5V63uUaBWekTEXHVDVPMiGVCTisqAcKVATmcVxE"
+    "oEFc4h6Tc02OZeozzjakaMxiN7jUbkpbLnRpMUFvk8pBHu76tXNQ3eyEt7PZX/rLn0HHKZPJCl2x1ZTBGsaoFXnGGmhrm"
+    "i+imNhKvCL+myVRpEN9Vq01RRn667NQW2cafOZmvJ1elWEW6cDFUokjcrMOcVKCZoCHbbHUyh85qGzIGGzM+q0Rz1AZM5"
+    "fgzhdzpqrgBRQp7SKnALub5F/efUHJHRXc0ZmhjNLVJ/7c5Ze4Z2GTsU6flORXqOKGCr/u0xmTvOIx4cDi1FxfZcxPTDC"
+    "yZm/ILrkeDjDJ3nGJSZJy4xdcjqU0IIVr+furtGcx5mB4OT8TAYaA34KhcYJRzgE8+qgYvjDc/oMqaNPxPzpfx+BriF3O"
+    "5KhVQx3ndRonqCo3oTmMfGfprDFxtow1cBLLa3VtQvIjPJf7WtP6suGnt2MBR2gZ8tYtMcb52T73U9Rt13gH/CCBYQVeN"
+    "rEZGwD7Q4ugwuUeDDaHmkL41I1uNweUQvLrWchgjyVuogNiB1jNkdNGDOQ3ywrMP5u/plwdejG3GUuQ0SNh30lvW4sHn3"
+    "arSFoSllpxWVuescOJZq4b/VI6qFsrDEVEIxMDrgcyvWogBzoMao0uiIkRJpoAUGVNimjrVhsjyPdMxaraSwbk5KfvxLB"
+    "NuxTCOzDXZvpU968dIecxhML+bMGN7W6IFsuXiRI7IZZxTSBMCW1Qq45jAi0ygRI2id90cxkVod5hC+RlX9tTqxhUkVIE"
+    "F6gIroSlA0xsmMMX3stWKFIYOOjopPKMCOFUZDhcQjawDrIzvpfuDDSMjFv+pioNrzPmBwoXJyi4fUU2JT9clahu7DwHB"
+    "MsqllUcA6zkIrN5nVLad0hLu/T7VFLtUGrMqu+iJiYjwrzEBjA9W6yQRdCwuYAy0B4F2RcrzXD6h2vN5iTM1J3fnAXiqp"
+    "wvlUKIjiLYSw3Qio+ZHN0nALWtg/",
+    "Lh5VB/BKF0ZOQAFA6+d0zF/YxORecq8OBRq40OxzNLHUuoD98STPV9RVifslnblf3HNi5ln2Ajz1Wq+8ath/tQaA+K3qW"
+    "aLylfECCGgjN1MH7RkdtHtqufJmucZuoWLzVkqDht1JYRjWu0ec2hPyVOCQvmMXswAvw9F6kQgD+pa1xBeTuzZ4hl2LVe"
+    "Pswk6wQrVYLa2bOTbHvTqu2AJdBVFNMmOSXQILAIAabLg6zbTUCWuT49IU60aGU4HAGX7QVXJqe3AmqvFQ3UytoRtDDmq"
+    "Qw0X+BfjiBKHMHt44aU6Pg6R9AqUZuSzEQ+/+pgtq4cUNzxOLrBsm3igzwMgn7fUG0h734kZKSHuZ6MV4ymykgO1GSgVh"
+    "DSeVdRM6utT3RSMjac4ag4lsaeqAOcbwYkpDJG6CyUxo/2k6he6rs0du9Gvj5Od87nQxRIcGiK4TOl2Zx0Uif/7xa7SDA"
+    "5qdI7YnkrPTk2g2QxehJboSeY9ZjO8DTf5ahkZ/QoatxiX46wqVgfv7K7JCqgS1FeQoo5HVK5BUupYEthBtpFzF+ZQW+X"
+    "tTtdGV8hgE+odudHh7Gt73hXgLYUijs4cHV2Jge7N+KrKhK8OtmK4SYzWjQvua1Jvmjgq+HABrC6GuncUAzQVA9VApurY"
+    "UpWYjkSp1oV2zyQUv5uyw17UHocTklyAyGltjfVkL939tvGoNN4EhF3PpOeym+uvd62fspZqwK6K3eRnJ+3lxy9cHXUbo"
+    "zUBjKyVeY9TuLPp7Y8z918AWjT8W7W7gE3UAb3ewL1xT1dpYPlHGEPMUcSMjWopawL6S6DNT0UR4glYYQfUF7Hb++wnnz"
+    "BeqYhbSoJ5HpDTjGKzN6wFUTZhViiyDXsbR5QOu/QPtb/Y29kLXf+o9OfDlnYzdgqJEcqQIrwoLvlmuLu9XwHARWEcKrB"
+    "O5tbtSZGvRABYIw4r7uV6jT5vWKuJ6PTxoMMNI0m/oTrQXbkUzUe2YCR7k+zr8+2CwuOtU9xjLsrdMRcd5m15g/D+K+Rf"
+    "hnVqdCn56lSzT2d+twIrSvkUbhO6VbF3vjZsACNRbQDCvI7w4nSKnQCLZkeLFNnTDJ1qh/lSQRZTg+NXwVvBtqFwdZbNr"
+    "mtgBPBeyfZm3fY02XREs7+oXGey2MAKIxxv1HHWr9k/wxWUdp5qORbgiQaUPwghe8A3rMgAMWaN6fQA0m8InIN+ggB4fe"
+    "dJZTEmWklTSpnOwCVYLP8HN5tIvKjhL+fsS+LwXOUZQgVxvMEqV+66yAf9dpUvifYINVNIlnTqQgyfpfiEbrivZZoveoW"
+    "mPMCTK0A90oVvQ2QL7yyxY480/owXZFkNhKVS2Hlp5+HUR8qduhfvb3NeBX3r85XyhTizofxjrgWLjOF7LByMf084n7zJ"
+    "uE0N3wwvGBJhxqID/4id8Zjc/jElD4eJMERPN+8cq5NtJqNeIvmHNgOrt71OXdQIG50AuXTUIz0AE6ROwBiY4Nc5gD/7P"
+    "tXlPAYa65KPVk/ACOI0vdVF96+IX72AoSpINK93nrnzqWrPCk7eZaNGnX7YML/mSFoFX67IhSWOpj7dBUkwUYHLV5S1MM"
+    "t6ldzL7EYHq4WEwctX1yajpQ9GRjZz26CZ3ZKYgG2qdSN3EOW3fuPxpQeSFLaPse6z5A9vJq89111ncbTrHAGmjWoGZ42"
+    "wg01OryNjRZofNGOYU2OX4eXA6tMy9yMw+R5BxnWHShFKPEBGwI39RXtMl0X1Bf/EGoBiYipKu08TkHA/q0PoQAO59rS4"
+    "IehlVEpFM6FwD4UQHgYiQDs1nOICB4bFuha7wCEwaAk0qbYEaMI2Cva+sQPIwnC7sN7W6B621fqpXo8cZUTn23sj+CmjI"
+    "Dg+/egdmp24WEwOvDUUNEH0vbaJWH5z4A5G3mFatesRQw72wOA+dX5cD2FzOeOCfAq6rjP9nB416tVybN17gGOOtOsd7B"
+    "928G2r/Z2PyaLmyvN5xpZvVbxDL8FJ7GlutBo1YKQ2LA8uub2AcHtlDWFi+jZbrX+pRCNn0AB0agVMnJ8JXeMR75h+j0+"
+    "FQHItBf9qYpjwtz8PUe1oGrvkqhn1x2BcngOzhafAc3uD52dAudh6iZUjjf5gdDI6O+t5T/outWzbjTTYe80EMq/U0PqP"
+    "utW3JrQ32FXA0kMvzuv7xiKjsBx+dWEQCk5kgnUzO9Mwd9QHJcRb0ehGANKEoBv9Nukei6p7at9Qui8YfHqUkZGm7Dhl1"
+    "8EvoeCndbEHXj6NKbeAfN7frmnw9u9CHzUI7i/TtIl8VeC31j+gIYl2xu6dtWvcsQ/FfqkcRYxPHObXucvmjC3ZXd0Fqr"
+    "tgt+Yrde5P07x76wi4EciUJ8gHo35fat9qu1yJqNZhrcz/O8zXQz1zL1HaqwIh/xO4kZ+EhGpdh5XSBFedZLjCIl19HC/"
+    "Xjlv6dKP17b43xPvDSCOvCXexC6rPnIXAXdOL4jr+/ihYw0o3W+UzTShIF7hqR7r6ylxzsoK+li9mgH/Rz73ntu3zticA"
+    "cIts1H8j3ZsYrW9WrBzdSkxJm/Nu1DsXvepl/59kp95Byv2s0JSWm/8UZHY7nCOq5sDNkXpDRlNuD3KuRhbqsxpu9ClSv"
+    "zmGl0P4Irw8G4MZzI+gSQMkd2UrbuNljQx1ktEl7RU+Q+75XtiZuuQBuXz0DMMcyg3e+LJjbad9ZTNeMW2sU2t3P1ZWkT"
+    "Q9v51LiTSvnC5yCFK8poHXWFxRTdebu7rS5uztVd3cDMNFGpYNaQhkpKXy277+2+M55sYHsOapuY2wBeF1FzUeEjgaxxT"
+    "gK0KymicKo5lXETVqq0ui8/Oz5w0N89lzHEdMKk/eI/7B0l1ZliCclbdqbHcRbiyXm4aznYgOqmP7wNBlVGBlw3k2ebq2"
+    "wJXcYbdUdMDhtZVXNRyLfgiRHER8GJ0E7aTg+6veDAU0Kpf/raQTTol7+/TQaEe4kb+tvUJ1VKXDy9AOKU2WDZ5sJ8yyj"
+    "Es8DeE234ZSKIRmgGME2925Y5Z5movVsA46niTa0ORcG7ClN3i3cd6gVxHgz8J93cIRhEdbbF6cjW0mbjUSvRqUst64yg"
+    "bkECaJOFw6HXvyDK9RfAsPAOg4VzjXjeLH2VQyF8s6hS0jIP0e5TCfGZVp5U1+txZxc9JCLNIGarLhufKUac+KZef+KeN"
+    "0Rny2kzBXW3cGRmMEb0BZ0oTkaxd3yvAlu2HuO6mWTu1f2BkeemHUzzsNVUiZTSS+jPJFixGvNE4cf6TFDJYlyKsXVisV"
+    "zb724Ex0rbcZpnpajahmqAFI042bMffGaQzRpv+CWLCfFl+HpUKQyhHW/DVd8HfBzwde2K8EYzSevC0syvi4sr+Rbo4+r"
+    "QzwHyY0lLdToU4Votw9C0i2009V2Bk+/7A4JMwCrWYlbgZlZ0vDEHaoUWnafnn2NKp9CXWKmAquMnn6JrgEbEsQtswdNr"
+    "Vs13G7UcKtvq2+FWDGC8lcwAJ3FQ96uAsYtza8A5AFAcqulylJjcJattlc6YMOHGkM5kCNOU3lqolIDb2CrXCo/KmPYej"
+    "+hVSN3HEPJHcJ4n+l2Xa+F3e9btjmWaEKN+jfmXJatCS0UAaLiAEU9M6ywccPJ0msQvc3ZEoUrP6ufDsdWXCw8AFXQ+ZO"
+    "0rl7qftkb9KoDPHiMMhCrvwSsY0fO2rINqLAEysuMCvHyIaaXm/oovH/dVQsPS9tTj1/iN+ARF5ApYsmmVnOOa8je5fCA"
+    "s0fGQxTWz+TE13ZGduWezGpXK+6U",
+    "ynjaWG40luJqrij6eXQW1jzu/X0lHqAzu4bWn+gKElSgFdbz5Eig+/GVnhjBjhP7+zcmBceOalacFVUvutCjJA2SCNSGP"
+    "7Y1TdXWvGlwzHGqR21lYCFsvVykNH1K6IbKLxr+oa33UwpBtWwIqCbNgAnuKvStQsunW0XdKSODcruxpv+qzRXaz9wADa"
+    "ejkGJtD6UyR8N0ptdgTty5So4FkdVDQ03kfeE3DvuA6fvAg/TN3ZiIVTO633RC4YibO2Gu+AY6Gk+Gs3xF/mgWSFrOiyg"
+    "gnaX2ieJN+I5HT4d/vYEEMVYe4/1RtPKRyPEDosircXletCID3aANbjZ2WydY79H4xCIQ7z0vcHFjUGnT1Rukltbbexw8"
+    "CNTFuNVAQPMBHBpUYjS9lPuKrpRKwvfU9XPSorGr+txWZxpwXXFIgEnvVPROp5saDUM/2OKfJNyi8T1RHp1oukUesbxw+"
+    "pUb3zI8xmktlMF3qi6lhUoL1LhEvXySTs/oiiY0cIpa0E2ZxrwpAxDdiyJR34mwRBgcouqihkEA2ho8qhKPeijBf9njVs"
+    "fD4NSzJj3qfvKr/e00GHrNdrA1AjdbeBKHzahBjb0IFRJRqepkNOJ7lynAc+sLAlt+xtuwd/zwkJ+rvdvVgbs2UINsUTq"
+    "FHzenhElWIQ4psMYzjb5I/42aKh5a0EIdjebfqP0bPHAo2r344FMsESE36a4JizSJxDs3hzXhsXWH4taw1eq+cDpRiDyV"
+    "fIh2z4PB1IyXPmNQa88+gdAJO3HU7dYCGV3YUDTqJa0JG7qKMhwceYRISPnpnPT7sFDva6FURchOfI/uGhQPXK3VCUbNA"
+    "t60T71jpallWZ2PCkN3RkU3zBsWXQFIQWsfnVVd7bAzPgQh57nHO3tk66nu8JJ03TDgKafkWDH2RlGfj+DzEcbwVpXu7/"
+    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9iwP0OTkLugpYW7VdbLpIhjy+FM+1Ppg2zyCrk7D7lB9DS5O9M8BlpTbfCD497padB"
+    "iAmF/ZZZxIOoWcrqObON6r8KNvTM3GwOZ8ILn3jgOVKhYZdcJmLYMe6eb1xAzLiSNxdmQvZajBteVIXxhWp/RLRYEGoGa"
+    "T/yWyt5z/QCYisxSIrRvV9FQwgHeodSqAcsGinXgkvSjWVsxGYrDaRNeGlZNXTwwOOkj9WnvpljtJpE0ZIqr400264EIE"
+    "KmR7e8nZxEI9INnABpJd3YOL73nDw/JWdp9jnehhZBob4JYJDSy4xZW/GaH5vpWoOWnFlPStoLhoODePD0aFXrB8fBMcQ"
+    "hEYIzcWGwIOGZYBUs6MA+eiVVj9MPA488Uv1kY2JmHM8Vo0mdiMs1XHRNwxrOrvo/v3DmG7wPY4EtfKDJ4O5hkK2R/Aog"
+    "EA9pnITl0NjY3BmYT9qAzDZ+FqWddcTnauB4tc6OWWKatWyZ2MCHBvZ7uLM1E3pSbEZFz8KIcyHAtr4vyXnRuoxwD+AdO"
+    "XGQYsB5joQNH4+ubIw0A/le6uuuivaoYrnL0I4pJtZ6jr+DFDDRAGIlJ87i//1q6cdcJAM+WevFm1i3x6lHgczts97ct4"
+    "Wr1oiyL27eATJB5opcf6exssJ5Q9CSyIpBak/4F4OOFNMFsv0ftyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR+NsgFyb7"
+    "Uyv1s/zfURsImnWDQMFPNOILeZc8/6aXVwxKed9OgJ2E0FO4AAJkCuz1bvY4dXBklSrhqpd2uGnmyg7He1FTCGMDDLoXX"
+    "r+pSqfSVH6xhd4caMyVl4j1jVCOlL12E9E2qCogt20O6Lsshk4ESLBUA2ndtTvCzLPMa6PQY4CXXzXQcVXR3cIH4HV5Wu"
+    "2CJi10E2j+6Y4dHzFxkllMZ6U99Ze6P2qeqtWHHvQGJR6CgADIsoBS8T3qF84UNYkEpwTSlE+CZVeo0hHXXimi2W6KYI2"
+    "mC3nvilwnZJaRfo+yY10RvDAr+XSC09cmgJCAhZd/19TX7t3xZrPb1F+Nr9+C0ImXyY/5u58hSvxGC7p498C4JS/DRoXy"
+    "V0Byd0PmcKwoZUmiqV47wp086IUOWNTPaGiqmChvl3tYORulQAfuDvioLkBbM1DjVmjSThIjZfJUhE+YD8ytof9viLVna"
+    "oixEodiOrKpcZ2cI6InIRDx+/eqOvfaLDdlM/C+17mcX+wv7ThV6qQp0LWd9KmXeMYyyxVhba1daCVBKw/qAdzE1d4FCO"
+    "Vc0vX+F3xqQM+pc6T2ryDDFgnI2FMcyezqZmsom4MKYrUZp34dAT3o1SpTnsHDL12LRk9NYfu27bvvKjIEBqJUIl5KuP1"
+    "81VtAdvy7SuZY6XlHnBN+52rCPh6BS87IHurdD3L6DTH2AtRTFkOHgurmU4HIo3Mnwuvg9XlWQSgzibogDiLd6k9HxhKz"
+    "0/bHnhtnw8JDpskKtK4zt0Lbe8GzETOziqkLXav7EyvjkmBc2nyXkCD1xGXtXtirwbvpEjjEQTYnycMJb68L6ecOXwoft"
+    "G2s7XL2xt7fd0DQ37MrMBJWEfB/ldsmMx+gOzDdE5flFNaq5eWErtpz4Ic8D4IeHRZxs/FYsRhyLg4EdQVBTd/9fZ1623"
+    "bSRtns9VUFivBzBbtOj8TAYyxcexnViJJWcsx56Ew5UgEpRokQADQLIViff+1VtV3WiA9E52D2yBQANodFdX1+9bJGJMY"
+    "IySh3hwtTxA2Ya6xygGaMrDgdcn412Mn8ihDG/wBsl4sJN4LaQwucwn22zecSPECI/qK2OYNrOWvVj9LAZ68+Y1ts7Vpt"
+    "AXqGqBD0LrE+kIUjR9l8hJIxG3cvPsLMGCYeBcsPNu/2nVooahOzGiy0oOsQwNNsri6aBEihufPyC9rmGzXgze6NBIAxo"
+    "gM7Hnit0+/d5v6swi+B8sOXLWKXMq54pMudj9IYWf7o2OVz9yzrzwjVXuhoF0G3IqHZHg1LUpevsttW9m3qiuCIXvl3CZ"
+    "dv9pFvRv0v1n05L9Jt8U7d8AE5mlFwa+Qgo2pwViHQ8V1XNU8d/RbAyAarHXEht+W9kEUaGP2VhzqDjlJRpK4EbsrL1Vj"
+    "7Od8Bg1Kc6gtCILS+Qn2IZsX8aw2y4GXs74hC2JdwsuwVGP+YIRSK8LX3mGjpSR4vXJTNLdJ5F9kGQo7BdPE5c1NCrGTz"
+    "kepa776llWc1M3w04r1lVPGZMmKWc1oIGoviCs6e7sYNCnp4ZRw6yCInZ+V2fUUfdGugljQLom99vgIU++dYq+s1xgtIu"
+    "xl7GGlrvfwWn2NXG1CdNX0e2286IvfVT1GQyR6M4+F++UUSROecWKfJdGj35cDulvtxuH+I7F4O5zfGk+xX0jreOrNfZ7"
+    "N40nUBcuuwhb6vYBPzDxJdl3G+acN8T3vOHO7HBHjCJBJP1VDU/Bo53JaOO6mNW+ivbbpiyMkm9QeuKMXTzgOUY481jye"
+    "LekjcuDlc/NE0zAF81Sv7aict5wnKJuCfmg6tabQs3TDfPzUvk53ArCyXf77O1+ukSC29OSP5sY0tM9KBilZcw0pcqZdv"
+    "uO988Ac6LDXho2UWSyeoAIo0e0pp3gNX/qneVEf6bt+fjpQB5BMzec0zbuzVnVzJxD1jJCmU3pe8IQI5tqbqXUX0i/okH"
+    "Bpi7pkTQst2E1+ofry2gUTK8L1STYl1YNg6RCZWR6kyjnedp8dATZR5OwUYlRD7kxfbBz+dGj8VKUlEAg+E/039jg9V+P"
+    "I6+RZJgF5s9KLnU/yl/a3LxWLFDO",
+    "M65ixIY7edQ3zUelxFhS00lmFRCZP0uDLhTeLur8VqNvx1GEqoP8IfUXy436vX8KZg47y7gxowz/qaOg52QPcJXNrKxD1"
+    "6rRd2N0hrjtCkU4LkKcicYbeSdeTFz1ZUqWLZ8V7tJt/IOUUxvqShkdKKxMwV+Kc8wE3ENTpYVinQ6tp1mTBtXnHDbBKr"
+    "Ve2q0tRCZ59A0CK4xe6nqX6uVLbZgGo0dfkQLuFosnqCFMjtcVL0H6wnqVAjjRW7MFrbtdGwYMqbDYJUHsh5STOzJvt5O"
+    "pfsfgMWpRBfAIZ+QsgNjiW0DWb7HY4Lsq7adEplSnq7WeNrq4u42jdAGV5vXB8Ou92X3ZELjf6LzuVz3OLeZIJz4aIKta"
+    "k8UFV5t3GEWrtnBeFitHeEY23rWH+RjBjaCWbIze7sqPnH/AV8EvqaU2+yB7R5JdDfKoRnR64wugQ2lXn5MbupA59LmuZ"
+    "G/md+9gYCOEryv7oaNfaMQhQxMXpQWzs+cn1JfbBgs4HO0OYI0MS86dT2Nh3zskQ2Zg2aR9q4TekCPzeg9ze2WpS10Fnm"
+    "zsjsCy/R/U2f38YOAaPnx4DXyRRvef500+7Sxbve/iXv+bhtnMGdkCREjtVnUgVbPJW/FKFACx2WzyEiF5QfQy9+1ou/2"
+    "4v62tGuqo37v9L73uV0SANiY/okn5cvsXKHe35Y7+f4+rfd2yqemOjiRqn/uV4/03NupKkfHVVDe0Yatcuigb0op+YyDc"
+    "bFmQMVhk/e6PG7m7ui7FbJe1DZf//ya5d/MlR/uzuY9T1MGkfg7Z3FDDh6LKWa/D09n5lCyuSslBEViYKpeDXmCm54u6z"
+    "p6X1NtaHpAmS7g1hH3TAfi//gS4v+Ez3c0L0XrD3vfGs/fJMMWlAWOMT3MEU/qmh01LX5OT6ILz+xq/4EjOlsnvTW2u88"
+    "xUifsBMB1lx0a4cfzrGg7AvJkXonpiKXq/JIl8KPFNHHUb7+wZMSq+ztViWKVsMXxOSkWysrZGWjREnziO7OsWQO6rN4L"
+    "BYl1vdBaQBvnXwwAsV6fyKk1XZWdelR3k9Hc8/Nh9NrqyAakDqUKbIkmpQhXa2bzqMaEXA1T0ZNEfRYCtnYsJ4o1WgNjR"
+    "A1P8lcqs2ljdAjbn0raKg1myQPlQiUkM3qbTDsqZG/wPA5/WNHcSrutE39RWRmvIIsUrEcuWGBvZBLexGNYdGN35StOUY"
+    "KzshSKtD+7m6zPfMPZTOriDESYeAe3CpJITw+XxnnynlRUt6uPos/mJJGiuxx2PDiv8ErTh0cexQAePcnlGAxRJq6mhgJ"
+    "QhKa+gZhfpeG1epYMne3vm+3zQ/9ocO/yXRY+mapFwoeQU5Xey62VazCco701SkEt03iwPODzOe1pek9vE6W5VG/JebfE"
+    "QWkzalMWfCVcch/8SmecJysdPHObdhMsVwYuoMFbWy2fT8s2lHs7qzKdwitLC4WU0xOEujuJyWJThpZlGMf1FBQiu+Lxj"
+    "OajLX1UJZu5VHB8z4LvKxdS7nUnveuXa9RCyW6A4bo3avQ+oDAETs7436ulCjnq93kQgimvQVcEcmEVbnuo+q/Bqom0B9"
+    "FH8OIkm/ykdSRKxwLhx2Y6h/gVUSi4oPPRVAnmFPzifkKJn4a4SaiMGaXz+ipg5zFTsbcGLJmBx1dTZ+uvcby6SPgwqWp"
+    "GZXY3F2iyGh8Dd46JSeBrSDGr8KcTyZPnDh5N2iSCcZpM8trKME+wZQYpRJoSFrqghUSKklEHvH7Wkry1N/0n0qN/rd4M"
+    "iXfKjsO7pSzfflqGIId16XVLnwW6lOhGWD7VHSGG40UG+GnBNiW1VjOSyyR6XWiPqEVdi/N/wbnr1JD6ndkrTQaqB10fm"
+    "2GSpORzX9dBcNS0e1SMpN3Js6Mlxlq7NYR1vcTQ4OOqBN0PgZq/IMc6gD8e1OuqdAOzAfk1PtajMT9IxOHKzLNUbSZ1r1"
+    "J3XUUp715kUQOPaXMgIp7WVmX5Ub5d3DHhUGQ7YjF+lUiJegqBzBoY38im0max94FGgBOczSL3WW8XgehwIUlb39yMisb"
+    "s1Vu2RF2G7DIvRUY/HbczVZieDUAZYnFceKR9hYodEvNIbHWucfPiQVpaMwRhZso1fIT1KARXkCd7VPbl6jLAN/7VZKtX"
+    "LeMIPzUucndCBP/7Pibc/by0vRCS+TIdHXAyTX3YcHgJrJ7LoV8JgfWLgKRSVk34TdQGH1jAFEL8E2i0xU4zEeT69DWDw"
+    "w49ZDjePucGP/LpaXePXidLokQzdJQ2dGHfh+aLZehHqUPN2/6oKj6J6cJt8gjergDESIvMcMgODJ5CwoJXA73KJ6e0OX"
+    "qWPvjEfUpbC3rqktstq0PzO5kCZf5Wgg/Ats9gj+tK3nBF1RDfyN9CyCI+ZA97fH/NgUCvVwc/+doaqGq/zT7YCOr2Zl8"
+    "yRh8yd6+sbacqp8wMdCdJKifwRBR44HjCim9sCfqM+7NjH3N//qwx/Y9TRnSPqLoCoWb3+jTMssnRw7IJGdGxkVukph9g"
+    "ZfkP+I7U8pIYqjrxMB4cop2rfAVcgIC06XC+s8/cHdxfuM8zXpCz+/Sy2Tdj9fOQwKS5obnkXgDNqfWaIPA+5GIi+6n01"
+    "OIOX8Xk6dJz40HU0PoTQJA7tJFo/uHuZrs/2v6etuZ1+QiuEus1l7KuCHcvVtCcFy2hgF0DuiK3YtKa3cvG+Rr7FKHyZ3"
+    "t8fPk3AAlW+epXSuL6vzOHB97TbBKyksERLytJCVRiIyiT7frFsJwwz5nkr2Vw95YdPB/qp2DjAdmlWfsMKjQA6ckXDBf"
+    "Zoryxkome0MS5IZiyYhdHTZ2HwDiDZgaFGH8Jj8xtTZhejintQChnD4ptwsMzMcUTrBfxzcFwXUspZrKDfR8MduarLcMc"
+    "uE9pDtNGRgA2Wg1clc4fz2/t75hFG7oSxieRpCX20VhrapABVlvIrTkaH423iPB4f6FOGAS2cScqJSbTVJu44ivl2qZq+"
+    "9Qk0zcwDZHH9UYExzTPwJaNFJqWkdGAYYkex+4MfeCrbaq+cZUwpdo3wg2JlOzL7gz8saE+DEViKJq4k/QG+Z6Z6X+88/"
+    "7xNAS/Si03dW17NBSmZCIXWL9lyq8RPy+EE7NnSFPM5oamryGouwjKfc6E2y28s5gxLnh9cgcofK93h5UnMqhkRCiMMWF"
+    "gUPlXJjMjqR9gar1fDnX78Y9UknMhFZ7gl9t2wqUr9UZkblSRT36B8uMXDWH9vagtUkLBbsGQUSbQSqplk4JL2iMh0Z8/"
+    "W4gRAsXjEPW/gHNsKB158p3tKMgwTJTKkqUgKEnFHNsqHyaDBdPgtW7mO6wFz5vk2qk8/0y1TT4vd2Um4rc+pkqF072UQ"
+    "236u7YYZVPnFxSK1ROOe5/TdBjGhR/A/rOsgtN4f12lxe8J2DKh3Pa4/mYuX+vnlfDGNkHjIZV7nAvsI4HIZupd1KtEoN"
+    "TLnQKy/CFFHPDLl2BxzyltoAalGxPkApQ/48pJaZGMzemf+HA9GxzQmKjYaHLMaC3fMe+TCQUUlZdM8IOUYQj//WJSDUX"
+    "ACGEj7bkGrVAhJ29CwZhN71zh+DmpGLCiSChpELWoESpIRR69T87Kivglgm+KOCZAgtX3JJcAF+yx4l4BVnUhZoNTc8dN"
+    "TfXDFVfNGJFuufTHg95rEnaKjwQYhjA6f2ZWGqsXoMCBxZNgvqnrcVfSHoe2lVlNrFVcrW4XUNLGYUZfqPdUDHqeGS1uH"
+    "YZSMo90PwEscHBSj+ThimL/zGmSM",
+    "TfAAN6N1QrOa0KyOMniwx+YHEuPFWhirfeD3sIFhTDeNRnbMdAYBHSqa2VBYX1yKCfROVDzM54xxndGQr+hEymNkwN1Fm"
+    "sV3YfAqXUxNh0Wycs7VOlGTJzDvo/pq+rm+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEQPk9Y1V0dV6uVHJDcXHdt04166qM"
+    "2WUhW03QCntUHyeWsDOs3f8YvvYLRBb7gR5lt0s/lHO217WG1r5PUu+by9ibx+RAPFcZqNizqZN4wBJ3arUfBWna12kKS"
+    "VumDrZo11XWLtlrquH6TjsbnzIMhhPYV62CAuh4VZSgGm4QYVxFsmF9ILSAxbZMyFEkV1UWpiYDlYXB1BK6CiVMoBQYNn"
+    "hDoaPEt8wBP0WujHoSRCMVLOZmi/FmuaTmQ9g0RV36uD2Xma71zzUfDLIsmEIoR9Gq39SHsB26ajekzfYzPIJj4RtxsP8"
+    "etG2+nGfMeYwvS6etzxuTrq+ln1iAmub8m4vjAPpsAbDwCqi6jGpMPM9AIO4+bg3eFBsT888t10s4BJtkaBWBEi6gUu0E"
+    "3IRADswFl+sMXSPTK64GKTTEg9y4gjwfCrOlcZUqQD5d6NvYEJib4R2wKGfNIgzhkD5bY2HD3P7rWxWyFNTpcL8sRBf+i"
+    "Ou4GN4A14GHOg0tsyS+bOMj8g4uKesa2+dgEXkaeECOt7XXO0U6WPLURHy00sUWqwMspAiwodf369vF4klXI/r8H1atyi"
+    "V/cONwT8BVb667Mo8+TbrzVQAYVivGJ3a6b2ZyCA0i6UBrW/06tCHtLAvdK1opH5A5Zld6ZmF/Mq/SLdMiiyTHIksZXxL"
+    "7kRhhoH39/aUHQEmCN6JdgkbaEYpm2hQ6HpkU/U/lyMjXxs7L7VfR7dJBU7ky98MG2wxKzoVpSjpjvxq74LJ6daq9reIO"
+    "tFi7R6HOy/ICfLYjpOlmlzIZV1YUQHuktfDLMiMwtDrJAm7HuZHsudaM/dyh/pJGBZcAqKWqBE6YkG70mcJPJ4iwrnaTb"
+    "hhxbprOSmv8Dr1thTbnmlrxjhTwsvjkmcI6kR7zqR/oKg7dGDNJIrRZpwuW49wHliJgtmeY0XlL0Zzkb+roWQawStbzQ9"
+    "z4vMbwn8zSYzWImayyW07++XoTtDmxfPJ9Jx4HYj3Zrdbzp4tJRqzqyT2LHcUmhdJyGfxbdfnG6YTYXsX9Rkr+PKqySp1"
+    "pyRUFPPnaCSzPPrUk0dJ/PzBfW4ocAs28DdHJh+ilGKhmfC5MU/SAp02nEErwHsaNd5cLf0n+E/Ys0rkrhSBzycB6rX+Y"
+    "DHzUv5yQ22DR1a4KaEOPcFLD3L3lkcHOfyzk9J2SGlzXTKHNfKlF8CZ+a51+fmi4N9rwS7982kFjWrM8omxPDqD0KUvpJ"
+    "9rKxRzUnxHD4I6xNW521Z++Hn/REoNWtASgNLcz4A5UPjdx6U3xFeakZE++dV+BoVnKvwZSV/tqzGaMvC3bJt+KKJEvsm"
+    "z+Xv16mELU0WR4MsmbroyzJAe+Fbh3e2HkCh2hgRH+JdiYAtWF53ScM212Gb9y6K/HpVWgpW0Oy3MA8kyDPx2DhJG0Y92"
+    "aAL/WbLzI9pKiE/gnsSI7+TwnTl2uTmjrsb2wFR6US/nJnr2izp1uSqFki8gp6WIGwTKcUCylhuucbTJ6Bs8FkonyggCL"
+    "Mi1pY23BWVN5LB7wD+MCOa3yN5Kj0F5hnszrcAsCpdBfW5br1t9WUr+27SXx6KnEQd2ouD59gX11vagPtpGx63Dk50Eoy"
+    "b+ZLI/GU2DQMBqxhRGPwASwV2Ovw9zaz9wF5+nfBVRCrwRUeXdqg9p38GB2KyYmMHu/fFoswW64z4DOZEeNQymaYdBAd9"
+    "ukw5XtPjQEI9PTj1k7WRXWSTHuyM63WQAVYtqNBbtVj/yqcjncyt+9OXVI7/tzW8oV7UgpP0ctt2UtqqxrqA3mSdnNZ50"
+    "XH36LpB/WGFPfjeForPrJCx5tWTTPhZW6UTey1qD8izifKeAH0NvjwYr1jp9yh5Q9digXk5Z4Lhv5FKHNccagJxg4/qgb"
+    "G9siMj72jss3XHieVkWGmwLG7RIfm0/aofinzJ8lu+VOkoZ61dunSEpv9tofKCXs21IR/ULTt8ZmovTU/dffUKwUtE3NX"
+    "H+LMP1cvmfjUMPK6IJH2IvxKfVdYwwN/z3EtTtjNXKyyNr2gTKIv4kr5qfV39J7I/QjNSc719RiayYOYA4Rk/D3J+FImV"
+    "69RmM/M4iwWDmMNy5U10nQKoo4DPuV7JIrLVdjbNAnKBJ5U+5J3GXAfzabBV1+GTP4hAr4L9htbDnfXVAqHkH1Til8si/"
+    "9fd1464zru7sez+cBE8zvDX45dHDx/u2E8RccWZVSCeSptoOBrHo41+IwzS65aniNCVcW0FnZTba2qOGkprQ7t02lJTA7"
+    "Qvbig9XPjOlQIQl12B7pNkweWdpVxydLDnBCxVBe9sF+MglDbB2hbgLUA+pu5g3HzaOoq2FrDxR5KLSYzroia1sLMvdUS"
+    "BkCslQxeGpbyF1O2RVuAxJOtR72wdH57yGJqv1D+Q+svQvtnBU/jnMg5PqatVWxcLulmjTY7bZTLzaCP5G8VyBgXewpQx"
+    "wWKboC6JhpFEww8hLhuEbrl6JS5F2AvBsJTnKDsyH0hsheW5UU2kb8E69trde1XaCrN1e3H/SN0HTLr3pMeJKVBEft4dS"
+    "IMtNTx/0SBbm6QAzG9nz3j6ZJj61o34cxqOtu4+I5GMWvrzMp9eL+Bz9n7U1T96j/7z+DEKfnSD7t5nFGMtFRsRbEsdRv"
+    "1v2SD6BVPPxh53al0sW3nP/8W8EonbjWlsbPDVlrNwTVoGwuhyWLVvXfFzBknVGKnTYFz79NqOUwYFRkHCXKrTWJ8E7oT"
+    "IynCqYUJ/hvw/TEqkAGP2ULsk6v7Mp00ewcBEr1LS/rGsi4cNay9PfPa3s64tQlbzpLcbMXSV5R1cu1aix3/EUquR9+ri"
+    "MUQXWZMo2JP0V6W099s0KyQmNVUqHvLa3dXcm/WzZ46z/zvcLJoijMTjc9jUiW2/58GSytswwXjb7LfCJcWj5eyNHVQ96"
+    "fiF0l60gtMhDIkthhgyS7UsJUvGD7trGzATHfvbRYQtnaC5665pW+tk1tWnlioVKWgk3/CiQVa9HERfNEv9BQsUWrE3EG"
+    "Zsf1L462RSQlCUM46lzjhmJ8l2yIoP+cHe0NM3PoY5onNZ22gqFcFGtacPG5SKTWHwARZIYrg1zlg+BJBIHu9Z5kmMdY+"
+    "YpTDR/cXT1KW9V4whebDnUlk9bDu8al9g2QHOtzCXg/5jfcbUPWN/6oPrzbrpaKrVwh8liA+jfcD9fD5oXH1bbwmTR5NH"
+    "J4/Dm0c3kaH/HvOJ5+Lpf3twqXhYl4O3Zja4WduKjbPHExdse0Oft3g63V/U3Wm+/fHVfibbY/W0HI7m3RtTmBNzRQLN3"
+    "BT068qckFh40x2crNEiLLqDK1PuDq6iOJzjuMKxTf3PPMy9VkacKDIScBLBO24rYYd3IkF4O2Fup22PAae5eKG4XIaIxA"
+    "Kvgm0k15VP2nzlVignb4Igt9x0fx/QAkouLhAh8G97P53F347zgAQeMhezO+4NBCS/4msip3ddZzMGJZUv1HO7H4Dr6h5"
+    "RK9pMYVoaWL286vkORHkMurRO6h5pvHsmMa0BB0JBAfHQprYEjPDiKCXnovBSTdIR5Jx5b4L4BpLXxs4QUtA4kXKJ8iB5"
+    "SS8JgxGCc8aouiXZzVwWbVqFUm9o",
+    "QR+mHqKFeA7WtE3ZmJtkRcqvBPdg/QZG0l4ShyKOThXNPCigkBR1pes7H7vIuHQle9xAOPp1hYzbET8QpfFaH0mrZDKab"
+    "Hxq1F2M93dQQn5GO2uxCTPtxqRKzjnoFChps/rXHv1QoCNOvLFCVB0CNtJS02MzrU0gl7zuzdVg9Dm8tDR0kdrjxzDX39"
+    "SpMvUwEq2SZuzCp6bIFdvTQNyzB3eXEjH1twd3P7nnrs+agTDShpMqr3yXmZkwHN7s4MkexxaeB+ZSC7nSWF7xkj0htqq"
+    "tvpVWUifsBDFIzT32RqK+zR0yMuPicWnDu5F5FC8eZ+63pBxNvBZa62VWNyJ6vxTyY8CEET5uHF8K2T18eNOOPafdDnjf"
+    "1qB1VIU35hI4DmbupaBvJJG1dCUG4JJF/fBheAWcAeEqka7Y+3s5Kb41e9Zle854zpfhtMUZluGseeZLcFMCWVqi/B5jm"
+    "0DLoE49qO9n97FcmEIumTKzI71UOmrdfk7nUJqKZKW6uOUCvySjK2jXbLNi2+QSZZgkBhCdKlwKGK8FWnUI9jPsm1X4Mr"
+    "xiJW5oQWOTGisj9aFr58a2+QuEQRFdzhocXYIOBzN+vh9DNAlrvAmaB4aKRglxr7zR/X0//Wp/US9HQMcODm7+SlYVyj6"
+    "1ezo6AZq7Q+WFEc9OxHyZnmYAL234f5C4nrUmuxteOsA8Gt9OUkkZq0tcupWc7Uqcw67GOq1RB5aaWQAYiPn7du//QOR2"
+    "g0/T7QZI9rQxzGgbn5opl0j6uv9t/NU3TyQ0Ma2SOaIQMfHXy2XCWEvPSg5SQLBlxDJly/nJL2ALkzPB1z7PUVuwrLtj3"
+    "o83He315cdXY2LRVpqU0WJ5Ek4Ttk+2RPzIiR2tUM5JtCVnrax98EWs6P7K2pSFiQuF4ysXjPycRCC3BtDcq7yN4rBKJv"
+    "Pq1ow4Fmw8YIQX0uI57Tgl1tK7ztQAipRrEPkttuNbQKymi1lkqaAGNK/1/1jaaIXwo2TlKfw3UliQ1z7HVpLQfSO1pMM"
+    "52zns7whV0rueeHXjmxj2Ii+bCxvmWMPlbiD5QTzjCblRCeQE8T/xzs6NJyN5FKdMT1bYiUpI9iLAnd2q/geSTGAakRP/"
+    "iHzCpa0aA2SFNTdICQlUhd8wrhvtTyBULXyhinbDQqd99x9rNctjxM70ayYqT10U6W3gUj+nQN0UQ5bZMx6M9Z4w6enGi"
+    "4J51uH2pZXUps0nm9nBtH2PE0X1ltlu+yYlqjqZgpUf3Rq0QsICqbszkqnEUSfoPJY3AYBgIgXQkLKCnxnYxnl+XdTS6O"
+    "Xm90yL+U1aMJLnP2Eqz2TpS0cvW9282ry/fou96ap1U3ss3CKxN+R6wyWSMDbvwOpqi8V8jlpuH5qSLYTUWD+HvsN7bZz"
+    "bqu9/cFl3rEe7ujU9AzEJraoDjjH82JIjasx92lHS4gZLLRv8kSM7kNVTRWmdeFlYqq2CzPyUrtyURm2DLokVKQ7zAXHm"
+    "FXG3AIHGI/XYmKzGKWGTY39Mmots7mCHUnzWypPz5UUrRnokSWnonM1AndTSoutkxBLh3DWxGB3UACgd0dgTK0nBynKBt"
+    "MQiq3nYRIujcmUOIAzrw58O9u7vJy5XiaeV5POkDa8+G5BQp6CKTv6V3q7jDgTgiROA18Ba3J9pHqLUKdSrjxMnddoOJC"
+    "gihzop2v48/0wbF+ksgwBpP5CWrFw5i9bui4DLP6ZvmtcV2ah76bIXdCd+F7V3M+7X/rTRqRrg4jHq1rmuzZ4Cmdi9dmp"
+    "NXKQjgQhYKWRCQ0I59szLvKzsChYykWxCJZR123xUKIDkIr1gvJxNQlDwRTvojF7p5H/9PB1+Gknibshqnag3Sk1GRn5H"
+    "2hAKfk1THlGFPJZN7EwMo/fGxWgy5vtnyDDwjELv/Qp1/sKpE5rZxjw8O6xKxVqFoYm4OEdocDa+JGLBfMVtnaugdnYr5"
+    "8A9Rdo7ix2qxhJzNA2GwREfdICuKm9YJRd0H0mhacyvkoK5HXbEd+ZV55wWZ+fTZZrhR5am09IhEZc5zokrlcN4aE1Jnw"
+    "Ap8A4AsMquRGiat4N82JLgBeh40otazZBWUjXcRAXJnvxZYq65AGOC9ZK30tNVkU8gL5fOdUQMaU6kA0cDHZA+SwcyzZx"
+    "kaud57MPuRh6+8X7urHBqlyKyngBzZtrBKONbkgUNxSeNb6LZJrnZBwVyaS200D7b+Y/WnUFHfoObcHnYNO109RxLYutO"
+    "81Vn3Xr3PNgbntnGdkNdd7bukp0zAcRuSH5InUbkZ/8J88jdxkWS4btaAcE/Cxuovy/a9YqQAx35OlfZjhaICtYhRwPak"
+    "p9fV8SxD9hVCZNzY2/txG55rpznp7hG3TCxVquzTvjgLvFNCREPAx5qt0wme2Rl+X1tM6kOBH95T+s+Hg2JPuCe0kqCrn"
+    "XQT/9ZP7JMlqsFTSDrUq4N3ZpcIHIgnHdDV+GeUbYzr888b0Ev8HxQ4X+mUSccDkY/H/347peX4+F8+H30+MIED/r/+fx"
+    "sL/CYzr/bwEHovGkts3BuigguwoLGYTSnVVEAV60AVtrGxY98Xur3sCLYtUenaVHkRbTrUEiVNF6X0NZEWcIAqo5IEwUC"
+    "Nh3iGtcr5HGCkhON6OGJok645mNDA+IFXALIBAwH82WjxSoXm4nGyDDgJlqUmvUtTjswiH1ST07V8+LY+Yr1Y1eikchJ6"
+    "z5X9zpOEUXP/4RoWNHUeE2TAiuQdzwEa+C6BpE0L07y1S0uShwHX61RiPldF5PT4jor+WuIDSwSUuWn9oL9rdQsju5ZkV"
+    "wg4pPRTnwMu8aFACa9L9zDAHi9y3l1WhDb9R8hK2GOcbxI/TZjGQ0Z5A5qT/H3JcBoKm5lfCbAZphzPIdHnS2oRU5vTwY"
+    "HCaQ1sTw511Ptn3Ypm6tFXrFEUOnmnBjACvj4RW05rLi/T1jO+YjwOg0ZPavto4smxs+cKNTxp7kYAs1XEUSfeM8s1gzt"
+    "69Iovx6O9uqkyoO+O97tj2Nx4gvo2rgp5fTOE6gkX5R+U8Hed95OO0L81fSDvishURep3ji/PmtkHDAmTmAA22utD8nne"
+    "ckDl9tHOPGlGiXAPmiKLj/lW6JBOJxGSQgLofTdE+wukSUFPQw/Ga4NIF7WxzJyZ5/2YS7eUv34iW2B5F15HkAPykFjNB"
+    "sekHw3iVh08LClYadEiRegNbkZEZhpa34kjYa2w73YK0ED1Dpl4URZEqaRw25h0JQE6FV1G4CokrXlXv7d3T4N4dnY2YO"
+    "I2DkMwMYp0wrBsAF9qh7p3xojfV6P8GI+S2HJAyrWIJSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0YWnez3AoV/DMnVK1IxQ"
+    "wGCBvbi6TLIOneksEViApl5DtKI78Z39jru+5z0JLeT6nm2Aoy4en2cXnMiNEyyo6pkGM/i98els0zJlYwgQLeojzV+Dn"
+    "VbzCZDbkgIhtAFKme/aCPy0TtNGbnYq6cGXXwHPpmlkU5ACYROpFNqBK54PIq27STL97RZ7GIQUUrQrkyqwenm9DIxK+5"
+    "HhHdguPMEhCwwvKMOTzXA1zQ8Ut/M5YtLOIEIzoJfy184nzWtRfUBKgTDxcT6DiLJrbubOguxwEn8f3ElUOwy3bN91OXy"
+    "INOidbTiz/1XrLTu1I6LtEGjUrzCORWNegDljMd7tcvurhRIyq1my8V6scjnWlkYW/g74+rw76D8xyXZ4h/zA1UJYN2oU"
+    "ZA0Y/IQrobIrMPRwv9JkMJJ8xlMP",
+    "US0wXuTh2FSJ44kk6HAcCC8q/IUNZOWFs+K3C3I29eF47NltysRfChwJQzK8eZJ+hSVhI2NolF2giRMOg04nkIxwYnsOB"
+    "7tENlR4RnfRcJfrzlk0/Lprh4V2sgRb70g8zth8Kn5Ip8bTkDyAqjb6FV1kQBfA5AR5Hlr/JZ3uFg7mZz7Ih+ypoOcdIn"
+    "Haei1Y6SZhIB45tpU8RWOo2sY6zvNI9k3vDOzfhwAmsmljmhBYRw9FrnHSdQEsNuLoJw6iOdOCCeDBR+nyNelXqlUDwot"
+    "mwDzZ4/zD60yzD0lmID33MoHS2qFG0/mkElZGv3nk2Stgp/OsnsuM51K/sZltIoGH9mmI2PTAVB60L9sQHyctXUAGAziw"
+    "QSQU0kEZ5YnYBkIU7e98Sjq//AT0EBJbKpuApZs/7SKYnDqeCKFsv9K60/ivrr3UR6Kt4JaxHQxjZNMiI6NAc4nyCA9vj"
+    "qtYXISJM1fE0EdJpmGfXEJCf41iDW2C0yyYFnKDPIszKGNPvuXxBrvQFqIpIAlJTmgE4VCBmRsnwdzOxmOUso5iWqUYFn"
+    "BXUUZhC+HMogd3P5Uy8BHxwrElmzyx1lc2qJ9aK3kN2KJX4nYLb1UnSdurK04ZPxbWuoNQOi1txG1zxKULHArZeS+GKLa"
+    "TaaHnwhV6psviB19yjOOE4S423jRk8vRWITjj3F4U01uSlZ/SQgRGawYr2CHlWcIU+qKQXLq1+KsiCyLSfivXrybecnFd"
+    "pFIXxuZ98n7lba7mZ7eDOR1NdDfo8UmYDTmSsqTNbAojyfUqiDW2kh6WDT+E7uUyhNZD6U4jkdfWrRgRkwtSgGqqleoym"
+    "XJmGjEB7JZJpu4aDkenxvnDh2d0HqBLLG45jHNsvTlCHJY2m1a0Y0jDZysOFYTpbZF/YlUJFZP0rkZzotkvQBrtd2QA6u"
+    "BQWAp5rnUUW5mqbiytqiqKbqBA5nJNtVuxbmP+RHlAAtYlNG6sEWuQ6nUQPgtBZEG/5UW8RO0ZtmZxLo64S4v8okiWHeI"
+    "fpRaEAsnVxkSo6tdsZGTp5fWL01/evnz95tmLwWJ+bh+6KtJFngBXyuCpGeubHbEwrUgP6CQXyZwni1FP6TXqrf2UF1em"
+    "o5DsOLFIpySEdtgkiQoCt8gUjJqu1fnGml2mVcJLViry0EJFhtC0yGFUxdJMEztjHDSbIy9MWC39/ii/2SsxrzftU9mzG"
+    "/IJzCYXnGlEMiiC/km04ENgv7vTY4PUiSyFIk5zUKGZ7m7Szr/Iyj0yxG1MAForqj2bpuor0hLmUlb9xTDnIhDkCkKOdY"
+    "vCpomGupvi1Y1r+jxaRsqPPbuC3mMNblhqFnr2c+Me81PjJz6dhYBTYrjnC+bGO33GyFfRAME2aAVsR5bcTqsimdDOdbF"
+    "5i2JWsCelwxa9sQEGA89yozkHxmY8LnKV76rcuqAbE2cwpp0GMQNGjN3pini0b5FEJYfMf9LHEM9mg6BX/yn7C4WfxmMf"
+    "sPa3ctAKLUb7m3n6KU4STZgo43/lRoY6fpAzMi0ApeOPuQELin/NzWwBv+ZVtjY/5OYuOSfNI54na29Xm7ZsOM9E/i83M"
+    "IwEo3C/Km5JA1HhfOe3cpSOIYxH6wlcqsQz774PVTQXrSzgTbpMNbQmv15MeTDP0w6XCINpBLGUpBuXHM8LdH37/L7Vvu"
+    "0pQS/0QhSLxCv/BMgB2tPmVQjoaC4lPggtoM4LhE22YpCyddSy5ag+0QrfqEK1tNP3/E4qXicH+lkaonoNXeva04CbScP"
+    "eN3L6GWcnMLoiM/a3pRTv0ugogaouEPyEyJP6mxYN/eH3TFRppQcBJpTk5zDIkhvWFWBTeviQJDRSoMsU1XNvYMCu8y4T"
+    "et1lkc7i4H8F3aQ3n65NozUxL65u2KS6FQkGrPMiLUbjYXAoqIoWYmwaC2j+bI7iTfS/q/6H5HbqJTUviaFFbl73cFYsM"
+    "K2Tsgt4Z/smawQ+kTz5Zxb6Ht9Ekmaeobyxe9Z+aUFQ98w3TlQmak+g1ru4rRz9cwDjTj36RFKoMrE4sAuLOrV9UTgwLx"
+    "AjYM9DNm/RQERmmk+uWZ8VyLcGi614N9KtAOCObLvlc8K54fhiy6E99yVpovOfz98jV4DeXSHXjigsrAXXkLX/lS0RC+x"
+    "IqUMe0niUUh8gjNjc0bIMdLznJdE+8WEauCVgbLiIICze8I1wqvJC1WvkWRHnfFaFjTMIY1Xm9pHxy+5otnXR0xD6U5ya"
+    "xiU7p6lXru73DbbVphwJgXtXCxY0yLQQwYuqOWOnpyz3iUTRCyQmkvlbNvjp5M0xtCyaytSytsSpgR/T8OzBXbW2TlC0j"
+    "lVFsmxs3YOmflZngQEkJ0OBkMt0mdQBvcD1U9no8ZNg2H504tQbonGr6zJEgjjixPWbcXHOmEVdeQHuf3CXa+Hc50E378"
+    "rhi4CztEsodmvZ1qSJ64Q00+7HTZXX5XtGw5C6ytlAUew6XSa3CuAwZ0eq6z0JbtdO/7bKhA5QHW3eiu7XOd4vHz4kjlh"
+    "6LX+tPJtWs5hHKbUL6Z1v2Wa4DzwfSJxcn6ySbPDrRWVcOgmInggB8jq3oa9x10jQa+xYGOYel73E0bOS60CnPuvmikxp"
+    "6Ja9PbBmLRdPHJmPZegVN7ASxy+lg9q8qbBOKgcJ0oggd28AD/LClAW8MBQwbUN928d79qdp+IlU/vyT1DfgygY3VQjQP"
+    "vyWCgc40ceJfAXgvjv5je3nGJvQ2ojPLP7VljqoUrPKVzCpSvzuxqI3srxWJHYqyueqJ6cGI68E9dg47sT1KYh/roR/Yk"
+    "CRY8bR1/wYQLAalnobT924XV5TP0HBJ72HSOZA6mwy8LA2UxW4PmMzeeHvyQj76P8Z0EY6/nu0v8Ppi0TeVZ7haFIVi5/"
+    "TWxyCa+uhrcFyf4/Yj/ZcPoNF5qIROYx3BIxRyPH/NH3PEPOcMuBDXemDTuKrieup7dO1ldO8fyO6Gl+JZWM/h8NHEP/9"
+    "c8UA7XKWsy5oi61fCfyWtPlOGVA3ZqckRhRX+6mjvCmDkezIc/XcgqvV0Jpdaw8ZBvkonZKGFoQ0IDOSLHZRt67YZQ6Wx"
+    "h08J/I+Qd+NP3uRC6y8Zuavs9/cSHo0mkui/cZ1i0GKs5dMCU3x4gURf824eh9LWtWCR0H6LSYAu0avc8gMjotA5pkw4y"
+    "UJFCjoAt34Ik/B61h7pr3lmngYsbfr0nBQjeXp86xm4yRbH0Ku2dxjuZRNMmGssGh/HVGj/wHMctU7</script>\n<scr"
+    "ipt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8"
+    "Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeTh"
+    "rough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t="
+    "document.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,docume"
+    "nt.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWi"
+    "th(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -27627,7 +27869,8 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
+#define MLI_TEXT_LEAKS 20      /* sites of leaks */
+#define MLI_TEXT_LEAK_GROUPS 3 /* groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
@@ -28019,15 +28262,41 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups of
+   blocks that do not below it. */
+static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
+    const mli_leak_site *s = &r->leak_sites.line[number - 1];
+    size_t i, groups = 0;
+    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_put_leak_site(r, r->o, s);
+    mli_put_str(r->o, "\n");
+    if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
+        s->scopes + (uint32_t)s->unscoped < 2)
+        return;
+    for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        if (r->leak_sites.of[i] != number) continue;
+        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak, 0);
+        mli_put_str(r->o, "\n");
+        groups++;
+    }
+}
+/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
+    size_t i;
+    for (i = 0; i < shown; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    if (!blocks) return;
+    if (s->total > shown)
+        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(s->total - shown));
     else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
+        mli_put_str(r->o, "... and others, ");
+    mli_put_amount(r->o, bytes, blocks);
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
@@ -28039,12 +28308,7 @@ static void mli_text_leaks(mli_report *r) {
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
+    for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
@@ -30222,7 +30486,7 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
    spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
    apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
    `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and a
    `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
    and drops are not in it: readers know no comments. -- */
 
@@ -30251,6 +30515,12 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* Writes the last column, the stream of the block, and ends the line. */
+static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
+    mli_put_str(o, b->stream ? ",0x" : ",");
+    if (b->stream) mli_put_hex_short(o, b->stream);
+    mli_put_str(o, "\r\n");
+}
 /* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
@@ -30264,7 +30534,8 @@ static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     b.meta = part->meta;
     b.tag = part->meta.tag;
     mli_csv_line(whole->r->o, &b);
-    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    mli_putf(whole->r->o, ",%ju,%ju", part->offset, part->bytes);
+    mli_csv_end(whole->r->o, &b);
     return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
@@ -30272,7 +30543,8 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
     whole.r = (mli_report *)user;
     whole.block = b;
     mli_csv_line(whole.r->o, b);
-    mli_put_str(whole.r->o, ",,\r\n");
+    mli_put_str(whole.r->o, ",,");
+    mli_csv_end(whole.r->o, b);
     (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
     return whole.r->o->failed;
 }
@@ -30280,7 +30552,7 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
 MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
-                      "flags,file,line,function,part_offset,part_bytes\r\n");
+                      "flags,file,line,function,part_offset,part_bytes,stream\r\n");
     if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
 #endif
@@ -30674,16 +30946,16 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
 struct mli_saving_state {
-    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-    const char *output_dir;          /* interned */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
+    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
+    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    const char *output_dir; /* a kept string; NULL: the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
-   the list, so that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
+   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+   that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -30694,7 +30966,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
+   the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -30717,7 +30990,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshot_list_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_leak_sites_free(&r->leak_sites);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
@@ -30743,23 +31016,25 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
+/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
+   Too large for the 16 KiB stacks of some hosts. */
+typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is being written, and the first error of the system in it. */
-#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* 0: none */
+    uint32_t error; /* the first error of the system while the file was written; 0: none */
 } mli_saved_file;
 
-/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
+   left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -30775,8 +31050,8 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
-   -1. */
+/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
+   it fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -30797,7 +31072,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if it cannot. */
+   replace the target. Returns 0, or not 0 if there is no such file. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -30828,14 +31103,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
+   temporary file is removed. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -30859,7 +31135,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -30934,10 +31210,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if the host asked for that, and
-   only once: the exchange of exit_format lets one caller save. It then also serves a request that
-   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
+   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
+   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
+   that no call has served yet is served then, too. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -30963,8 +31239,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
-   drops the lock, saves that ledger, and starts over, as the list may have changed. */
+/* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
+   the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -30994,7 +31270,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Writes the export. Of failures in a row it logs the first. */
+/* Saves the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -31092,31 +31368,33 @@ MLI_API void memlord_request_save(memlord *lord) {
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Returns why a description is refused; NULL: it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
-/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
+   states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Applies the parts of a description that need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
-/* Frees what the states have. */
+/* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
-   next. Under the cold lock no device is added meanwhile, so no lock is new. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
+   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
+   meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
-   first). A module comes after those that its memory depends on, because the modules are freed
-   backwards. Their threads stop in this order: the pollers first. */
+/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
+   has the innermost first). Their threads stop in this order, the pollers first. They are freed
+   backwards, so a module comes after those whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -31157,7 +31435,7 @@ static MLI_COLD mli_life mli_life_at(size_t i) {
     return life;
 }
 
-/* Rounds a size up, so that what lies behind is aligned. */
+/* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
@@ -31211,7 +31489,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -31243,20 +31521,20 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
 /* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
-   order. */
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
+   their order. */
 
-/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
-   shares the orphan record, which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
+   installed, all threads share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
-   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
-   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
-   while the host is in no call of MemLord, and would do so here. */
+/* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
+   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
+   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
+   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
+   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -31314,7 +31592,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
+/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -31324,7 +31602,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records except the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -31332,7 +31610,8 @@ static MLI_COLD void mli_fork_child(void) {
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
+                                                                    last */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -31367,11 +31646,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This runs after the library's other
-   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
-   process: threads may go on there, and from here on a thread without a hook shares the orphan
-   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
-   hook one sees the other. */
+   itself removes the fork handlers of a closed library. This destructor runs after the library's
+   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
+   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
+   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
+   threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -31382,22 +31661,23 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
    Locks: none of its own. */
 
-/* Logs the live bytes and blocks of each device. */
+/* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
+   blocks with the most bytes. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
 /* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
-/* Adds a block to a leak table (`user`), by its rows and device. */
+/* Adds a block to the leak table `user`, by its device, tag and site. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
-   NULL: the line sums up the blocks that the lines before it leave out. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
+   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -31406,7 +31686,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? "[destroy]   " : "[destroy]   and ");
     mli_put_amount(&o, bytes, blocks);
     mli_put_str(&o, leak ? ": " : " more");
-    if (leak) mli_put_leak(&o, lord, leak);
+    if (leak) mli_put_leak(&o, lord, leak, 1);
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
@@ -31455,10 +31735,9 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
-   modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
-   takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
-   else held. */
+/* Makes and destroys ledgers, and has the global one. May use all other modules. Invariant: a
+   ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
+   From there on no other thread has it. Locks: registry, while the thread holds no other lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -31476,7 +31755,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -31504,8 +31783,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
+   the end of the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -31520,12 +31799,12 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+/* Claims the process for its first ledger. The thread for which this returns 1 then calls
+   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
    pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
    MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
@@ -31535,6 +31814,7 @@ static MLI_COLD int mli_process_claim(void) {
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
+/* Does once what the first ledger of a process needs. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
@@ -31542,8 +31822,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. No ledger exists yet that could
-   log it. */
+/* Tells the logger of a description why the description is refused: there is no ledger yet that
+   could log that. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -31555,7 +31835,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does. The caller starts the process. */
+/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -31568,8 +31848,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
-                                           threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
+                                           would stay */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -31590,8 +31870,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
-   call looks again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
+   next call of each thread looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -31622,10 +31902,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
-   ledger is made in full before it is claimed, as its own calls may come back here from within
-   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
-   process starts, so that calls from within the start find it. */
+/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
+   ledger is made in full before it becomes the global one, as its own calls may come back here from
+   within malloc. It becomes that after the process is claimed, so that other threads wait, and
+   before the process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -31654,8 +31934,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
-   ledger that is not claimed starts none. */
+/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
+   another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -31687,8 +31967,9 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
 /* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
-   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
-   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   May use the recording calls and the allocator of the host. Invariant: a function returns the
+   result and leaves the errno of the function that it replaces, whether or not the ledger could
+   record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
@@ -31713,7 +31994,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A function in a table calls those of one host only. */
+   A block's key is its address. A hooked function calls the functions of one host only. */
 
 /* Returns 1 if a block may be on the books. If not every function of the table records, a block
    that is not on the books is no anomaly. */
@@ -31737,7 +32018,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* Size 0 may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -31774,7 +32055,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions for one place of a table. */
+/* Defines the functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -31803,7 +32084,7 @@ static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI
 #undef MLI_HOOK_TABLE
 #undef MLI_HOOK_FUNCTIONS
 
-/* Returns what a table has while it is hooked. */
+/* Returns the functions that a table has while it is hooked. */
 static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
     const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
     memlord_hooks hooks = h->host;
@@ -31819,7 +32100,7 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
-/* Returns 1 if a table has a function of ours. */
+/* Returns 1 if a table has a function of MemLord's. */
 static int mli_hooks_own(const memlord_hooks *table) {
     const memlord_hooks *own = mli_hook_tables;
     for (; own < mli_hook_tables + MLI_HOOKED; own++)

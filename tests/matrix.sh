@@ -1,6 +1,7 @@
 #!/bin/sh
-# tests/matrix.sh: every way to compile the header, speaking TAP. With MEMLORD_TEST_ALL=1
-# every standard; without it the oldest of C, the oldest and a recent one of C++.
+# tests/matrix.sh: every way to compile the header, speaking TAP. With MEMLORD_TEST_ALL=1 each
+# compiler in every standard; without it the oldest of C, the oldest and a recent one of C++, half of
+# these with gcc and half with clang, and the other compiler only reads them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -9,10 +10,11 @@ list=$out/list
 m=tests/matrix
 
 cc_list="gcc clang"
-c_list=c99 cxx_list="c++11 c++20" optimized=-O0
+standards='gcc:c99 clang:c++11 gcc:c++20' read_only='clang:c99 gcc:c++11 clang:c++20' optimized=-O0
 if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
     optimized=-O1 # some warnings need it; the suites are compiled so, too
-    c_list="c99 c11 c17 c2x" cxx_list="c++11 c++14 c++17 c++20 c++2b"
+    standards= read_only=
+    for std in c99 c11 c17 c2x c++11 c++14 c++17 c++20 c++2b; do standards="$standards gcc:$std clang:$std"; done
 fi
 both="-I. $optimized -pthread -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 only_c="-Wsign-conversion -Wcast-qual -Wstrict-prototypes"
@@ -69,9 +71,12 @@ cpp_modes() { # COMPILER STANDARD: the C++ section in each mode, with variables 
 }
 
 for_each_standard() { # FUNCTION
-    for cc in $cc_list; do
-        for std in $c_list $cxx_list; do $1 $cc $std; done
-    done
+    for pair in $standards; do $1 ${pair%:*} ${pair#*:}; done
+}
+
+read_alone() { # COMPILER STANDARD
+    check "$1 $2: the implementation is read" "$(compiler "$1" "$2") -fsyntax-only $m/impl.c"
+    uses_alone "$1" "$2"
 }
 
 # All of them, and a host with its own stb_ds, around each compiler's implementation.
@@ -231,11 +236,12 @@ main() {
     : >$list
     cp "$(gcc -M -I. -DMEMLORD_IMPLEMENTATION memlord.h | grep -o '[^ ]*stb_ds\.h')" $out/
     for_each_standard every_mode
+    for pair in $read_only; do read_alone ${pair%:*} ${pair#*:}; done
     for cc in $cc_list; do
         stb_first $cc
         for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
     done
-    for cc in $cc_list; do
+    for cc in ${MEMLORD_TEST_ALL:+gcc} clang; do
         left_out $cc nothing 'neighbours page profiles reports verify' ''
         left_out $cc neighbours 'page profiles reports verify' -DMEMLORD_NO_NEIGHBOURS
         left_out $cc verify 'neighbours page profiles reports' -DMEMLORD_NO_VERIFY

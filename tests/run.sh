@@ -34,11 +34,11 @@ run() {
     build/coverage/*) load 1 10000 && limit=600 ;;
     build/*)
         wrap=$(emulator "$1")
-        if [ -n "$wrap" ]; then load 1 5000; else load 4 50000; fi
+        if [ -n "$wrap" ]; then load 1 5000; else load 1 50000; fi
         ;;
     esac
     if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
-        MEMLORD_TEST_SCALE=$((MEMLORD_TEST_SCALE * 4))
+        case $1 in build/release/* | build/debug/*) MEMLORD_TEST_SCALE=16 ;; *) MEMLORD_TEST_SCALE=4 ;; esac
     fi
     case $1 in
     *.sh) timeout $((limit * 5)) sh "$1" ;;

@@ -19,8 +19,12 @@ verdict() {
 skip() { n=$((n + 1)); echo "ok - $1 # SKIP $2"; } # NAME WHY
 plan() { echo "1..$n"; }
 
-# Builds the implementation for a script that is run alone: `make test` has built it before.
-build_memlord() { [ -e "$memlord" ] || make build/release/memlord.o >&2 || exit 1; }
+# Builds the implementation for a script that is run alone. `make test` has built it before, and then
+# it is newer than what it is made of.
+build_memlord() {
+    [ -n "$(find "$memlord" -newer memlord.h -newer tests/matrix/impl.c 2>/dev/null)" ] ||
+        make build/release/memlord.o >&2 || exit 1
+}
 
 # DIRECTORY: a copy of stb_ds.h alone, for compilers whose include path does not have it.
 stb_copy() { mkdir -p "$1" && cp "$(gcc -M -I. tests/matrix/impl.c | grep -o '[^ ]*stb_ds\.h')" "$1"; }

@@ -2,12 +2,17 @@
 #include "support_cuda.h"
 
 #include <dlfcn.h>
+#include <math.h>
 
 static void a_null_ledger_is_attached_to_nothing(void **state) {
+    memlord_cuda_pool figures;
     (void)state;
     assert_ok(memlord_cuda_attach(NULL, NULL));
     assert_ok(memlord_cuda_detach(NULL));
     assert_int_equal(memlord_cuda_attached(NULL), 0);
+    assert_ok(memlord_cuda_pool_get(NULL, 0, &figures));
+    assert_int_equal(figures.pools, 0);
+    assert_ok(memlord_cuda_checkpoint(NULL, "loaded"));
     assert_int_equal(fake.contexts, 0);
 }
 
@@ -94,6 +99,11 @@ static void a_bad_policy_is_refused(void **state) {
     memlord_retry policy = {1, 10, 5, 1.0, NULL, NULL};
     memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_RETRY, 0, NULL, NULL};
     desc.retry = &policy;
+    assert_int_equal(memlord_cuda_attach(lord, &desc), MEMLORD_E_INVALID);
+    policy.max_ms = 10;
+    policy.multiplier = 0.5;
+    assert_int_equal(memlord_cuda_attach(lord, &desc), MEMLORD_E_INVALID);
+    policy.multiplier = HUGE_VAL;
     assert_int_equal(memlord_cuda_attach(lord, &desc), MEMLORD_E_INVALID);
     assert_int_equal(memlord_cuda_attached(lord), 0);
 }

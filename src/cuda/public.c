@@ -163,7 +163,7 @@ MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *p
 
 MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
                                                   const memlord_site *site) {
-    int device, seen = lord && mli_cuda_pool_remove(pool, &device);
+    int device = 0, seen = lord && mli_cuda_pool_remove(pool, &device);
     cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
     (void)site;
     if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);

@@ -1,11 +1,9 @@
 #include "services/neighbours.h"
 #include "services/pages.h"
 #include "os/system.h"
-#include "os/machine.h"
 #include "base/atomics.h"
 #include "base/text.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
@@ -16,11 +14,11 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
-   one neighbour that asks without end would keep this ledger collecting. */
+/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
+   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* 0: it does not rest */
-    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
+    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -28,20 +26,21 @@ enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
-                              lock of the slot */
+    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* the descriptor that holds the lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
-    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-    struct mli_raise *raises;
-    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    struct mli_raise *raises;               /* the requests of this ledger that go on */
+    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
+                          mapped until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -52,7 +51,7 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
@@ -77,7 +76,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
+   refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -90,8 +90,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
-                                                               pairs with the loads of readers */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
+                                                               its own; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -105,7 +105,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills an own device of the slot. */
+/* Fills in what the ledger holds of one of its physical devices. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -124,8 +124,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
     mli_lock_drop(&phys->lock);
 }
 
-/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
-   device has none; MLI_SLOT_DEVICES: none is left. */
+/* Returns the number of a physical device in the ledger's slot. A device without a number gets an
+   unused one. Returns MLI_SLOT_DEVICES if no number is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
@@ -142,7 +142,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each own device of the slot that rests. */
+/* Returns a bit for each device of the ledger's slot that rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -219,8 +219,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
-   failure. */
+/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
+   failure, or NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -242,9 +242,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
-   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
-   the answer. */
+/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
+   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -258,9 +258,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
-   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
-   that ledger waits for the answer. */
+/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
+   `seen` is the number of its last request. Differences of numbers are compared, because the page
+   may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -269,16 +269,16 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of others for each own device since the ledger last answered.
-   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
+   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -294,8 +294,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed; *ran: 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
+   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -312,7 +313,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. A device that rests runs nothing. */
+/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
+   rests, runs none and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -326,7 +328,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes that were released of each device, and then that the requests with the
+   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -344,8 +347,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
-   runs, with no lock held. */
+/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
+   thread at a time. Host code runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -383,7 +386,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
+   cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -406,7 +410,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
@@ -434,8 +438,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
-   keeps that one. */
+/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
+   the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -454,8 +458,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
-/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread at a bell keeps the page until the next time. */
+/* Replaces the page if its file was removed, because ledgers that open the path later are on
+   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -487,7 +491,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -518,7 +522,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child whose listener has not done so yet. */
+/* Joins the page again in a forked child, unless its listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -529,8 +533,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
+   Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -539,10 +543,11 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
+   neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -618,36 +623,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. `stall` gets the file that tells of stalls there. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = mli_proc_root(lord);
-    char path[300], boot[64];
-    uint64_t total, used, process, id = 0;
-    mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
-    if (cpu) {
-        cpu->root = root;
-        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
-        mli_out_buffer(&o, stall, cap);
-        if (id)
-            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
-        else
-            mli_putf(&o, "%s/proc/pressure/memory", root);
-        (void)mli_out_end(&o, cap);
-        mli_own_free(lord, cpu, sizeof *cpu);
-    }
-    if (id) return id;
-    mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, root);
-    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
-    boot[0] = 0;
-    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
-    return mli_text_hash(boot);
-}
-
-/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
-   parent. */
+/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -700,7 +676,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
+/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -757,7 +733,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord, stall, sizeof stall);
+    host = mli_host_id(lord, mli_proc_root(lord), stall, sizeof stall);
     mli_lock_take(&lord->neighbours->lock);
     if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
         memcpy(lord->neighbours->path, path, sizeof path);

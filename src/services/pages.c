@@ -1,4 +1,6 @@
 #include "services/pages.h"
+#include "os/machine.h"
+#include "base/memory.h"
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -35,8 +37,9 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
-   full, so that no later store finds the disk full. A file that `path` already names stays. */
+/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+   written in full, so that no later store finds the disk full. A file that `path` already names
+   stays. Returns 0; -1: a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -62,7 +65,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is not taken as a page; NULL: it is. */
+/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -97,8 +100,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
-   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
+   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
    parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
@@ -198,6 +201,31 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
                                                                            mli_slot_read */
@@ -205,9 +233,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -242,8 +269,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
+   refuses them, waits for the listener's own event, so the listener sees a request after at most
+   the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {

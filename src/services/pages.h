@@ -1,6 +1,6 @@
-/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
-   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
-   slot. Lock: neighbours, for all of it; none while callbacks run. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
+   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
+   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
 #ifndef MLI_SERVICES_PAGES_H
 #define MLI_SERVICES_PAGES_H
 #include "api/api.h"
@@ -22,29 +22,32 @@
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
-                                       retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
+   can share a page. */
+#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
+enum {                      /* in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+    MLI_SLOT_NONE = -1
+};
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
+    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
     uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
+    uint64_t failing;  /* 1: allocations fail there */
+    uint64_t wanted;   /* the bytes that the ledger asked the others for */
+    uint64_t asked;    /* the number of the request that asked for `wanted` */
+    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+                                          ledger has answered */
+    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -62,20 +65,23 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
+   ledger holds the lock; 1: the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page has no name any more. */
+/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Puts the directory and the start of the file of a name without '/'. */
+/* Writes what comes before a page's name without '/': the directory and the start of the file's
+   name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -89,8 +95,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
-   last word, so a thread that reads it also sees the words before it. */
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
+   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
+   before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -100,10 +107,17 @@ MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
+   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap);
 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
+/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
+   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */

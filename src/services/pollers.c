@@ -20,7 +20,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared here, because a poller may start other pollers. */
+/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -62,10 +62,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
-   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
-   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
-   starts here. That poller starts the others once they are known. */
+   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
+   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   because a new thread may get its stack from the very allocator that the calls come from. So while
+   no device that wants a poller is known, it starts the host's poller, which starts the others once
+   they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -86,8 +87,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
-   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
+   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -95,8 +96,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
-   without that flag calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
+   do not. Without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -122,8 +123,8 @@ static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->start_pollers = mli_pollers_start_missing;
 }
-/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
-   and ignores a value that is too long, malformed or out of range. */
+/* Applies the variable MEMLORD_POLL_INTERVAL_MS, which overrides memlord_desc and
+   memlord_poller_start. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
     char value[128];
     double ms;
@@ -139,7 +140,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the threads that polled, which a forked child does not have. */
+/* Clears the marks of the pollers' threads: a forked child does not have them. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -164,7 +165,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }

@@ -1,5 +1,6 @@
-/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
-   Invariant: no poller starts before there is something to decide. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
+   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
+   the host asks for pollers. Locks: none. */
 #ifndef MLI_SERVICES_POLLERS_H
 #define MLI_SERVICES_POLLERS_H
 #include "api/api.h"

@@ -33,7 +33,6 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
@@ -56,10 +55,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 
 /* -- waiting -- */
 
-/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
-   have been freed already. If the system has no event left to wait for, does not sleep either, and
-   the attempts follow at once. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
+   freed already, does not wait. If the system has no event left to wait for, does not wait either,
+   and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -100,17 +99,16 @@ typedef struct mli_request {
     uint64_t bytes;
     memlord_alloc_opts opts;
     const memlord_retry *policy;
-    memlord_ticket ticket; /* its own; 0: not open */
+    memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
+    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
+    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, except the bytes that
-   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
-   tries again. */
+/* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
+   they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -133,16 +131,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
-   it. */
+/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
-   entry it counts as dropped: the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
+   the entry the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -151,8 +148,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
-   of its device. */
+/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
+   request of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -169,7 +166,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
+/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -177,7 +174,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
-        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        (void)mli_phys_sample(lord, q->phys); /* collections may have run since the last sample */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
@@ -193,7 +190,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns MEMLORD_E_INVALID for a policy that is none. */
+/* Returns E_INVALID for values that are no policy. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -216,7 +213,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
+/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
+   request back after. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -227,8 +225,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
+   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -242,9 +240,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
-   record these. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
+   reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -282,7 +280,7 @@ static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->retry->policy = mli_default_retry;
 }
-/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+/* Applies the variable MEMLORD_RETRY. Logs and ignores a value that is no policy. */
 static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
     memlord_retry policy = lord->retry->policy;
     char value[128];

@@ -18,13 +18,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same for a request over the limit of its account */
+    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* and that for requests over the limit of their account */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory. It is the built-in source of the cpu. */
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -53,7 +53,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
+/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
+   capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -72,9 +73,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool the
-   live bytes are those that the pool holds now, because the source may itself report these. */
+/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
+   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -91,7 +92,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that none is known. */
+/* Stores a sample of a phys, or that the capacity is unknown. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -102,12 +103,12 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
+/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
+   source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -134,9 +135,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    if (!now) now = 1; /* 0: never sampled */
+    if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -158,7 +159,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
+        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -213,8 +214,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
+/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
+   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
+   also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -230,8 +232,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
-   recorded call does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
+   run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -246,8 +248,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
-   added if it is to be sampled. */
+/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
+   not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -271,8 +273,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
-                                                           namespace since Linux 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -293,8 +294,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
+   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -379,8 +380,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
-   second, and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second, because a server that is full refuses
+   thousands a second and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -388,7 +389,7 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
    source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
@@ -407,7 +408,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -419,11 +420,12 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
-   there, which had them all. Returns 0 if they are unknown. */
+/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
+   earlier block of the plan is at this phys, because the bytes were computed for that block.
+   Returns 0 if the bytes are unknown. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
-    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
     mli_phys *phys, *other;
     uint64_t sum = 0;
     int64_t left;
@@ -452,7 +454,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, which a forked child does not have. */
+/* Clears the marks of the threads that sampled: a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -499,7 +501,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);

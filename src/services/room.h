@@ -1,8 +1,8 @@
-/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
-   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
-   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
-   then phys for a sample. */
+/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
+   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
+   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
+   callers, then phys for a sample. */
 #ifndef MLI_SERVICES_ROOM_H
 #define MLI_SERVICES_ROOM_H
 #include "api/api.h"
@@ -12,50 +12,55 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* Returns the directory that has proc and sys of the machine; "": the root. */
+/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-/* Return and set the interval at which pollers sample. */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
-typedef struct mli_capacity_reader {
+typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
+/* Returns the capacity source of a device type; its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
+   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
+   sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, as a reader of the capacity does. */
+/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
+   1: runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another namespace the numbers would name other processes. */
+   the first pid namespace does. Inside another namespace the numbers would name other processes,
+   and the name is "". */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
-/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
-   first. Writes nothing if no other process is known. */
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
+   bytes. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
    the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
-   Requires: no lock is held. */
+/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
+   request is within it. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 

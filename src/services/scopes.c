@@ -31,8 +31,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -52,7 +52,7 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_min_max_add(&s->blocks, v->blocks);
     mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
 /* Returns the live bytes of all devices. */
@@ -63,9 +63,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
-   context is in; NULL: the context is in none, and all levels are 0. */
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
+   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
+   context is in; NULL: the context is in no thread, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -107,7 +107,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -133,8 +133,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
+/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+   scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -162,7 +162,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
+        if (s->thread == t->id) return s; /* only the thread itself adds one */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -177,8 +177,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
+   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -194,8 +194,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
-   the thread whose shared scopes had the old high; NULL: none had. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
+   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
+   them when it had the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -206,9 +207,10 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
-   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
-   high measures the peak of this span; the span around keeps the old high. */
+/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
+   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
+   each cell, so that the high measures the peak of this span; the span around keeps the old high.
+   */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -244,10 +246,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
-   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
-   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
-   is no memory for this thread's scope. */
+/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
+   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
+   An invocation that began on another thread counts as lost if there is no memory for the thread
+   scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -284,13 +286,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
-   the innermost first. */
+/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
+   first, or leaves (0), the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the event takes its scope from there */
+        t->now.span = f; /* the scope of the event */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -298,9 +300,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
-   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
-   thread can take over. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
+   thread's levels from them: then the spans have differences, which any thread can take over. With
+   `enter` 1 adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -332,8 +334,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
-   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
+   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -343,8 +345,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the same path may have been made from other names. The name of such a scope differs from the
-       text here, and would never match */
+    /* the scope may be one that was made with other names and has the same path. Its name differs
+       from the text here, so that a look-up in the cache would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -360,9 +362,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
+   The cache of the thread has the scope under the address of the host's static record `planted` or,
+   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
+   scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -390,14 +393,14 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
-   of its invocation: see mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the scope. The second
+   word is the token of the invocation in mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
-   ledger. E_STATE: the context is in that invocation. */
+/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
+   is of another ledger. E_STATE: the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -417,7 +420,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -428,7 +431,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts or returns a token on the caller's thread record. */
+/* Adopts (`adopt` 1) or returns a token. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -444,7 +447,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+   merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -488,8 +492,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
-                                                        it does not have */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
+                                                        begin before it */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -501,7 +505,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -536,7 +540,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* None runs; mli_running_count counts those that do. */
+/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;

@@ -13,10 +13,12 @@
 #include "books/events.h"
 #include "services/joint.h"
 
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
-   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
-   scope has a span and a thread scope of its own in it. */
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
+   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
+   by the levels of the cells of the thread that its context is in. A span that ends on another
+   thread than it began on adds to the thread scope of the thread that ends it. A context that
+   adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
@@ -31,10 +33,12 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
+                        it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+       that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -45,18 +49,20 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
    held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
-   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
+/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
+   of the context that it has entered. Between the two the levels of the spans count from 0.
+   Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
+   counts that the thread was about to begin or to end is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
+/* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -65,14 +71,14 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
+/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
+   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
-   Drops the copies that its thread may have overwritten meanwhile. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
+   Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 

@@ -9,8 +9,8 @@
 #include "services/stats.h"
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* when the next one is due, by the ledger's clock */
+    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -18,14 +18,14 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
-                                                     while a reader had them */
-    uint32_t count;
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    uint32_t count;           /* of `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
@@ -75,7 +75,7 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other kept snapshot. */
+/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -90,10 +90,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
-   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
-   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
-   never evicted. Evicts a named one only if no other can go. */
+/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
+   evicts the first, the last, or one in which some device or all held most, which are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -117,7 +117,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
+/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -127,8 +127,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
-       later */
+    /* the list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -178,8 +178,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now: after a stop of the process no missed one is made
-       up for */
+    /* the next save is due an interval from now, so that a process that was stopped makes up for
+       none that it missed */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -239,11 +239,10 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
-      sixteenth more than at the last time -- */
+/* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
+/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
+   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -335,8 +334,8 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
-   That of the snapshots starts again. That of the export does not, because its file is the
+/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
+   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
    parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;

@@ -31,6 +31,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+
 /* Returns part / (part + rest); NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
@@ -164,8 +165,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
-   memory. */
+/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
+   Returns 0 without memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -176,8 +177,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
-   frames of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
+   stack for whose frames there is no memory. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -272,10 +273,12 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+
 /* -- life -- */
 
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
+/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
+   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+   rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;

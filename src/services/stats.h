@@ -1,7 +1,7 @@
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
+   summed once under its lock; two rows may be of different moments, so a report sums every device
+   once. Locks: cold for look-ups, phys and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -10,8 +10,9 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
+   come the losses of the ledger as a whole: records without room, and records that are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -21,9 +22,10 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+/* Returns the value of loss i, which is a MLI_LOST_... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* The rates of a device's statistics. */
+/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -35,7 +37,7 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
 /* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
@@ -43,26 +45,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
-   once. */
+/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
+   of the selector is at, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
+   known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
+/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
+   in the order of the number at offset `key` of each item, the largest first. The search begins at
+   the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
-   out. `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number is 0. `names` 1: looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -73,7 +75,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+/* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 

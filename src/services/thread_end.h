@@ -17,16 +17,17 @@
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
+   mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook: their first call came in the
-   last round of destructors, or after it. A call runs this at its end if it took the last free
-   record while there are at least twice as many records as living owners at the last sweep. That
-   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
-   each record once, and at least half of them were made or claimed since the last sweep. */
+/* Releases the records of threads that ended without the exit hook, because their first call came
+   in the last round of destructors or later. A call runs the sweep at its end if it took the last
+   free record, and there are at least twice as many records as the last sweep found living owners.
+   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
+   sweep checks each record once, and at least half of them were made or claimed since the last
+   sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 #endif

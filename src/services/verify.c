@@ -29,13 +29,13 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
-    mli_shard *shard;                /* the one walked now */
+    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
+    mli_shard *shard;                /* the shard that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
     mli_verify_sum missing;          /* the blocks that the devices count and the map does not
                                         hold */
-    mli_verify_sum picked;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -73,7 +73,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -115,7 +115,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that an entry is found by a probe of its key. */
+/* Checks that a probe of its key finds an entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -173,7 +173,7 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -195,7 +195,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
+   these. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -219,8 +220,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
-   the window behind it. */
+/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
+   may lie in. Returns them as they stand in the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -269,8 +270,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
-   blocks that are detached. */
+/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
+   more blocks than the map: those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -292,7 +293,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row; *base is the part that they have published. */
+/* Sums what the threads count on a row. *base gets the part that they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -323,7 +324,7 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the arena of a device against those of its tags. */
+/* Checks the arena bytes of a device against those of its tags. */
 static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(v->lord, dev);
     const uint64_t arena = mli_u64_load(&device->arena);
@@ -339,8 +340,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
-   not known on which rows those count, so only the devices' sum of them is exact. */
+/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
+   the map. On which rows they count is not known, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -386,8 +387,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
-   another thread was about to detach fences at a fork, these stay in the child. */
+/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
+   have ended: a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -418,7 +419,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
+   tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -480,8 +482,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
-   what the walk of the map has summed. */
+/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+   comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));

@@ -55,6 +55,22 @@ printf '#!/bin/sh\nexit 1\n' >"$out/nvcc/somewhere/bin/nvcc"
 chmod +x "$out/nvcc/somewhere/bin/nvcc"
 ln -s ../somewhere/bin/nvcc "$out/nvcc/bin/nvcc"
 
+put "$out/ends/usr/local/cuda" include lib64
+plain "$out/ends/usr/local/cuda/lib64"
+mkdir -p "$out/ends/bin"
+# The rows of test_gpu end by a signal.
+cat >"$out/ends/bin/timeout" <<'SH'
+#!/bin/sh
+case $* in *"/test_gpu two streams"*) exit 139 ;; esac
+exec /usr/bin/timeout "$@"
+SH
+# A tool that ends with 0 whatever it finds.
+cat >"$out/ends/bin/compute-sanitizer" <<'SH'
+#!/bin/sh
+for found in $(echo $FOUND | tr , " "); do echo "========= ERROR SUMMARY: $found errors"; done
+SH
+chmod +x "$out/ends/bin/"*
+
 # Each run has a copy of the tree, for its own build/ and bench/results.
 tree() { # LAYOUT NUMBER
     at=$out/$1/tree$2
@@ -90,6 +106,11 @@ ends 77 "$none" runs bench
 ends 77 'not run: no CUDA toolkit in /usr/local/cuda, nor' empty test
 ends 77 'not run: no CUDA toolkit in /nowhere' local test '' CUDA_HOME=/nowhere
 ends 77 'not run: no GPU: the driver is one for CUDA 11.2, the toolkit is 12.3' local test '' FAKE_CUDA_OLD_DRIVER=1
+ends 77 'not run: none of 2 rows could be run' debian test PyTorch
+ends 1 'failed: the rows of test_gpu' ends test 'two streams: pending'
+ends 0 'passed, 0' ends test compute-sanitizer FOUND=0,0
+ends 1 'failed: compute-sanitizer' ends test compute-sanitizer FOUND=0,2
+ends 1 'failed: compute-sanitizer' ends test compute-sanitizer FOUND=
 ends 1 'failed: two streams' debian test 'two streams: pending' LD_LIBRARY_PATH=$out/driverless
 mkdir "$out/driverless" && cp "$driver/libcudart.so.12" "$out/driverless"
 run_checks

@@ -22,8 +22,9 @@ COUNTED = ("moves", "moved_bytes", "cache_hits", "cache_misses", "gc_runs", "gc_
 
 
 class Between:
-    """A whole number of which only the range is known. There are four: a peak that several threads
-    publish late, that of a scope they share, how much it may be low by, and what was live when its holders were noted."""
+    """A whole number of which only the range is known: a peak that several threads publish late, by
+    how much such a peak may be low, the peak of a scope that threads share, and the live bytes at
+    the time when the holders of a peak were noted."""
 
     def __init__(self, least, most):
         self.least, self.most = least, most

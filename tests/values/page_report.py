@@ -10,7 +10,8 @@ import json_report
 import text_report
 from phases import KINDS
 
-TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
+TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: peaks in a line",
+                 "text: holders",
                  "text: anomalies", "text: mistakes", "text: troubles", "text: pools", "text: devices")
 SUBJECTS = TEXT_SUBJECTS + ("policy",) + tuple(s for s in json_report.SUBJECTS
                                  if not s.startswith(("operation_", "late")))
@@ -47,6 +48,8 @@ def expected(ledger):
     document["metadata"]["own_bytes"] = ledger.own["HTML"]
     document["events"] = events(ledger)
     del document["operation_allocations"], document["operation_summary"]
+    for stack in document["stacks"]["list"]:
+        del stack["temporaries"]
     return document
 
 

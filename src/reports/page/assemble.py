@@ -10,9 +10,9 @@ assemble.py profile FILE.json [BASE.json]
 assemble.py plain FILE.json [BASE.json]
                                   likewise, with script and style as they are written here
 
-esbuild minifies what is printed, where it is installed, and all that a reader without scripts does
-not see is compressed; header and
-check end with status 77 where it is not, or in another version than the header's.
+Where esbuild is installed, it minifies styles and scripts. All that a reader without scripts does not
+see is compressed. `header` and `check` end with status 77 unless esbuild is installed in the version
+that MINIFIER names. Status 2 means bad input: a file that is no profile, or of another schema.
 """
 import base64
 import hashlib
@@ -27,6 +27,7 @@ from html import escape as entities
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "page.h")
 MARK, TEXT = "@DATA@", "@TEXT@"
+SCHEMA = "memlord/2"
 SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
 MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
@@ -162,6 +163,11 @@ def brief(data):
     """Leaves out what the page does not read, as the library's own page does."""
     for key in ("operation_allocations", "operation_summary"):
         data.pop(key, None)
+    stacks = data.get("stacks")
+    listed = stacks.get("list") if isinstance(stacks, dict) else None
+    for stack in listed if isinstance(listed, list) else []:
+        if isinstance(stack, dict):
+            stack.pop("temporaries", None)
     events = data.get("events")
     rows = events.get("list") if isinstance(events, dict) else None
     kinds = events.get("kinds") if isinstance(events, dict) else None
@@ -202,16 +208,25 @@ def figures(data):
     return "".join(c if " " <= c <= "~" or c == "\n" else "&#%d;" % 0xfffd for c in text)
 
 
+def bad_input(*words):
+    sys.stderr.write(": ".join(words) + "\n")
+    sys.exit(2)
+
+
 def read(path):
     try:
         with open(path, encoding="utf-8", errors="surrogatepass") as f:
             data = json.load(f, parse_constant=refuse)
     except OSError as e:
-        sys.exit("%s: %s" % (path, e.strerror))
+        bad_input(path, e.strerror)
     except (ValueError, RecursionError) as e:
-        sys.exit("%s: not JSON: %s" % (path, e))
-    if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
-        sys.exit("%s: not a profile of MemLord: no schema memlord/2" % path)
+        bad_input(path, "not JSON", str(e))
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        bad_input(path, "not a profile that this page can read", "its schema is %s, not %s" % (
+            ascii(schema) if schema else "missing", SCHEMA))
+    if not isinstance(data.get("devices"), list):
+        bad_input(path, "no list 'devices'", "no profile")
     return data
 
 

@@ -1341,7 +1341,7 @@ const TABLES = {
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
         T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('References', 'refs'),
-        ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
+        ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono), T('Stream', 'stream', mono),
         ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
         ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
     ], { name: 'largest blocks', sort: 'Bytes', of: num(obj(p.raw.largest_blocks).of), inner: parts, inside: 'Parts', keys: rowKeys }),
@@ -1349,19 +1349,30 @@ const TABLES = {
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        const leaks = obj(p.raw.leaks), listed = objs(leaks.by_site);
+        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // before 0.5 groups
+        const groups = sites ? objs(leaks.by_site).map(g => Object.assign({ key: leakKey(g) }, g)) : [], more = obj(leaks.more);
         return showTable(listed, body, [
-            site, TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
-        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys, of: listed.length + zero(obj(leaks.more).groups),
+            site, spread(TAG), spread(SCOPE), spread(T('Device', 'device')), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
+        ], { name: 'leaks since the mark', sort: 'Bytes', keys: r => sites && r.site ? { site: siteKey(r.site) } : rowKeys(r),
+            of: listed.length + zero(sites ? more.sites : more.groups), inner: (r, ask) => leakGroups(r, groups, ask), inside: 'By tag, scope and device',
             rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
 
     mistakes: (p, body) => {
         const listed = objs(obj(p.raw.mistakes).list), more = zero(obj(p.raw.mistakes).more), at = key => ['', 'text', r => siteText(r[key]), { mono: true, brief: r => siteText(r[key], true) }];
-        return showTable(listed, body, [
+        const shown = showTable(listed, body, [
             T('Mistake', 'kind', { by: r => listed.indexOf(r) }), C('Count', 'count'), B('Bytes', 'bytes', share), Object.assign(at('site'), { 0: 'Call' }), Object.assign(at('born'), { 0: 'Block born at' }),
             TAG, T('Device', 'device'), T('Storage', 'storage', mono), N('time')('First', 'first_ns'), N('time')('Last', 'last_ns'),
-        ], { name: 'mistakes' + (more ? `; ${count(more)} more were made elsewhere` : '') });
+        ], { name: 'mistakes' });
+        if (more) body.append(el('p.soft', `${count(more)} more were made elsewhere, and are not listed.`));
+        return shown;
+    },
+
+    streams: (p, body) => {
+        const streams = obj(p.raw.streams), rest = obj(streams.rest);
+        return showTable(objs(streams.largest), body, [
+            T('Stream', 'stream', mono), T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'blocks', { add: true }),
+        ], { name: 'streams', sort: 'Bytes', of: num(streams.count), rest: ['On other streams', { Bytes: num(rest.bytes), Blocks: num(rest.blocks) }] });
     },
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
@@ -1410,6 +1421,20 @@ function siteDevices(g, ask) {
     if (ask || g.of.length < 2) return g.of.length > 1;
     return table([T('Device', 'device'), ['Call', 'text', r => text(r.module) && text(r.module).replace(/.*\//, '') + '+0x' + zero(r.offset).toString(16), mono], B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
         ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
+}
+
+/* A column of what all leaks of a site have; where they differ, how many they have. */
+function spread([title, kind, get, more]) {
+    const word = title.toLowerCase(), n = r => zero(r[word + 's']);
+    return [title, kind, r => get(r) || (n(r) ? (n(r) > 1 ? '' : 'partly ') + many(n(r), word) : ''), more];
+}
+
+const leakKey = r => r.site ? siteKey(r.site) : '\n' + text(r.tag); // without a site they go by their tag
+
+function leakGroups(row, groups, ask) {
+    const of = groups.filter(g => g.key === leakKey(row));
+    if (ask || of.length < 2) return of.length > 1;
+    return table([TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', share), C('Blocks', 'count')], of, { name: 'leaks of ' + siteText(row.site), sort: 'Bytes' });
 }
 
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
@@ -1524,7 +1549,7 @@ function showPeak(p, body) {
 
 /* What the total is made of. The parts may exceed it: what is unaccounted is signed. */
 function composition(d) {
-    const c = d.capacity, total = num(c.total), used = num(c.used);
+    const c = d.capacity, [total, free, unaccounted] = [c.total, c.free, c.unaccounted].map(num);
     const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
     const held = new Map(); // a tag may be on several devices of a place
     for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
@@ -1536,9 +1561,8 @@ function composition(d) {
     const arena = clamp(d.arena, 0, Math.max(rest, 0));
     if (arena > 0) shown.push({ name: 'in arenas', bytes: arena, kind: 'grey' });
     if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
-    if (total === null || used === null) return { shown, self, total: null };
+    if ([total, free, unaccounted].includes(null)) return { shown, self, total: null };
     const context = zero(c.context), neighbours = zero(c.neighbours);
-    const free = Math.max(total - used, 0), unaccounted = total - free - self - context - neighbours;
     if (context > 0) shown.push({ name: 'driver’s context', bytes: context, kind: 'grey' });
     if (neighbours > 0) shown.push({ name: 'neighbours', bytes: neighbours, kind: 'grey' });
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
@@ -1591,7 +1615,7 @@ function capacityWords(d, made) {
 }
 
 function deviceFacts(d) {
-    const s = d.stats, c = d.capacity, asked = zero(s.cache_hits) + zero(s.cache_misses);
+    const s = d.stats, c = d.capacity;
     const size = (name, n) => num(n) && [name, bytes(n), exact(n)], times = (name, n) => num(n) && [name, count(n)];
     const more = zero(s.peak) + zero(s.peak_error) - d.height;
     return facts([['peak', bytes(d.height) + (more > 0 ? `, or up to ${bytes(more)} more` : ''), exact(d.height)],
@@ -1600,7 +1624,7 @@ function deviceFacts(d) {
         times('arrived by move', s.moves), times('arrived by copy', s.copies),
         times('collections', s.gc_runs), size('reclaimed', s.gc_reclaimed),
         num(d.source.fragmentation) !== null && ['fragmentation', percent(d.source.fragmentation)],
-        asked && ['pool hits', percent(s.cache_hits / asked)], times('requests saved by a retry', s.recoveries)]);
+        num(s.hit_rate) !== null && ['pool hits', percent(s.hit_rate)], times('requests saved by a retry', s.recoveries)]);
 }
 
 /* Bars: [label, value, title]; the axis names the first, the middle and the last. */
@@ -1662,27 +1686,28 @@ function showDevices(p, body) {
 
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = { leaks: 'leaks', mistakes: 'mistakes' }; // the section that a kind of verdict leads to; else the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the section that a kind of verdict leads to; else the devices
 
-/* The words of a part, with its tag and its site as links where they are whole. */
+/* The words of a part, with its tag and its site as links where they are whole. A tag comes first, after 'tag'; what
+   stands before a site is one of three. */
 function linked(part) {
-    let words = [text(part.text, 2000)];
-    const turn = (name, make) => words = [].concat(...words.map(w => {
-        const at = name && typeof w === 'string' ? w.indexOf(name) : -1;
-        return at < 0 ? [w] : [w.slice(0, at), make(name), w.slice(at + name.length)];
-    }));
-    turn(text(part.tag), name => link(name, 'tags', 'tag', name));
-    turn(siteText(part.site).replace('  ', ' '), name => link(name, 'sites', 'site', siteKey(part.site)));
-    return words;
+    const words = text(part.text, 2000), tag = text(part.tag), site = siteText(part.site).replace('  ', ' ');
+    const end = tag && words.startsWith(`tag ${tag} `) ? 4 + tag.length : 0;
+    const at = most(['site ', 'at ', '  '].filter(before => site && words.includes(before + site)), before => words.lastIndexOf(before + site) + before.length);
+    const out = end ? ['tag ', link(tag, 'tags', 'tag', tag)] : [];
+    if (at <= end) return [...out, words.slice(end)];
+    return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
+
+/* What an older profile lacks. */
+const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}: it has no verdicts and no places of mistakes`;
 
 /* What a report has to say first, in the words of the library: [how bad, ...words]. */
 function verdicts(p) {
-    if (!Array.isArray(p.raw.verdicts))
-        return [['odd', `MemLord ${text(p.raw.version, 20)} wrote this profile: it has no verdicts, no leaks by site and no places of mistakes.`]];
+    if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
         const head = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
-        const list = objs(v.parts).map(part => [tone, link(head[0].toUpperCase() + head.slice(1), TOLD[v.kind] || 'devices'),
+        const list = objs(v.parts).map(part => [tone, link(head.slice(0, 1).toUpperCase() + head.slice(1), TOLD.get(v.kind) || 'devices'),
             typeof part.device === 'string' ? `, ${text(part.device)}: ` : ': ', ...linked(part)]);
         return zero(v.more) ? [...list, ['', `… and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
     }));
