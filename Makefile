@@ -114,7 +114,7 @@ demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: it
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }
 	@mkdir -p build && python3 src/reports/page/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
-		{ rm -f build/report.html.tmp; exit 1; }
+		{ status=$$?; rm -f build/report.html.tmp; exit $$status; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
 pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page
@@ -269,7 +269,9 @@ build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1
 	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
-fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
+# Beside the whole driver: one without a function that the layer needs, one of CUDA 11.2, and one
+# with no function that the layer can do without.
+fakes := $(addprefix build/fake/,libcuda.so.1 libcuda-none.so libcuda-11.2.so libcuda-bare.so libnvml-v1.so libnvml-v2.so)
 torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
@@ -286,7 +288,15 @@ build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c $(wildcard tests/fake_cuda/*.[ch]) | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) -isystem $(cuda_include) -fPIC -shared $< -o $@ -pthread
-build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
+build/fake/libcuda.so.1 build/fake/libcuda-none.so build/fake/libcuda-11.2.so build/fake/libcuda-bare.so: \
+		tests/fake_cuda/libcuda.c
+lack = $(foreach name,$(1),-D$(name)=none_$(name))
+since_11.2 := cuDeviceGetGraphMemAttribute cuDeviceGraphMemTrim cuCtxGetId cuStreamGetId
+build/fake/libcuda-none.so: fake_flags := $(call lack,cuEventQuery)
+build/fake/libcuda-11.2.so: fake_flags := $(call lack,$(since_11.2))
+build/fake/libcuda-bare.so: fake_flags := $(call lack,$(since_11.2) cuDeviceGetPCIBusId cuDeviceGetName \
+	cuDeviceGetUuid_v2 cuDeviceGetMemPool cuDeviceGetDefaultMemPool cuMemPoolGetAttribute cuMemPoolTrimTo \
+	cuEventSynchronize cuEventElapsedTime cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemRetainAllocationHandle)
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
 $(fakes): tests/fake_cuda/fake_cuda.h | deps-test

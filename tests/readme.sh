@@ -37,11 +37,12 @@ fragment() { # FILE: as a whole program
     echo 'static char cache_of_mine; static void *my_cache = &cache_of_mine;'
     echo 'static uint64_t my_cache_shrink(void *c, uint64_t bytes) { return c == my_cache ? bytes : 0; }'
     echo 'static void attention(void) {}'
-    echo 'static void wait_for_a_free(void) {}'
+    echo 'static uint64_t frees_so_far(void) { return 1; }'
+    echo 'static void wait_for_frees_beyond(uint64_t seen) { (void)seen; }'
     awk "$outside" "$1"
     echo 'int main(void) { memlord *lord = memlord_global(); memlord_device dev = memlord_device_cpu();'
     echo 'memlord_meta tensor = {.name = "wq", .shape = {16}, .rank = 1}; uint64_t buffer = 4096, offset = 0, bytes = 64, got = 0;'
-    echo 'memlord_ticket ticket = 0;'
+    echo 'memlord_ticket ticket = 0; uint64_t seen = 0;'
     if grep -q MEMLORD_CUDA "$1"; then
         echo 'void *kv = NULL, *block = NULL; cudaStream_t stream = NULL;'
     else

@@ -300,6 +300,47 @@ static void a_request_with_a_ticket_that_is_not_open_is_refused_once(void **stat
     assert_int_equal(stats_of(lord, cuda(0)).refused, 1);
 }
 
+static void a_request_with_an_account_that_is_closed_is_refused_once(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_alloc_opts opts = none();
+    const memlord_account mine = account_on(lord, cuda(0));
+    uint64_t key = 0x1000, storage = 0;
+    opts.account = account_on(lord, cuda(0));
+    assert_ok(memlord_account_close(lord, opts.account));
+    assert_ok(memlord_account_use(lord, mine));
+    assert_ok(memlord_alloc_retry(lord, cuda(0), 50, make, &key, NULL, &storage, &opts));
+    assert_int_equal(storage, 0x1000);
+    assert_int_equal(charged(lord, mine), 50);
+    assert_int_equal(stats_of(lord, cuda(0)).refused, 1);
+}
+
+static void a_request_may_have_a_long_tag(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_alloc_opts opts = none();
+    memlord_tag_stat stat;
+    uint64_t key = 0x1000, storage = 0;
+    char *text = (char *)malloc((1 << 20) + 1);
+    assert_non_null(text);
+    memset(text, 'x', 1 << 20);
+    text[1 << 20] = 0;
+    opts.tag = text;
+    assert_ok(memlord_alloc_retry(lord, cuda(0), 50, make, &key, NULL, &storage, &opts));
+    assert_ok(memlord_tag_get(lord, cuda(0), text, &stat));
+    assert_int_equal(stat.allocated, 50);
+    assert_string_equal(block_of(lord, 0x1000).tag, text);
+    free(text);
+}
+
+static void a_null_ledger_makes_the_request_and_records_nothing(void **state) {
+    memlord_alloc_opts opts = none();
+    uint64_t key = 0x1000, storage = 0;
+    (void)state;
+    opts.account = opts.ticket = 12345;
+    opts.tag = "kv";
+    assert_ok(memlord_alloc_retry(NULL, cuda(0), 50, make, &key, NULL, &storage, &opts));
+    assert_int_equal(storage, 0x1000);
+}
+
 /* -- the name of 0.4 -- */
 
 static void the_name_of_0_4_names_a_ticket(void **state) {
@@ -309,6 +350,7 @@ static void the_name_of_0_4_names_a_ticket(void **state) {
     assert_ok(memlord_alloc_reserved(lord, ticket, cuda(0), 0x1000, 30, &site));
     assert_int_equal(stats_of(lord, cuda(0)).held, 70);
     assert_string_equal(block_of(lord, 0x1000).site->function, "grow_cache");
+    assert_ok(memlord_alloc_reserved(NULL, ticket, cuda(0), 0x2000, 30, &site));
 }
 
 int main(void) {
@@ -333,6 +375,9 @@ int main(void) {
         TEST(a_request_is_recorded_with_what_is_said),
         TEST(a_ticket_that_is_said_covers_a_request),
         TEST(a_request_with_a_ticket_that_is_not_open_is_refused_once),
+        TEST(a_request_with_an_account_that_is_closed_is_refused_once),
+        TEST(a_request_may_have_a_long_tag),
+        cmocka_unit_test(a_null_ledger_makes_the_request_and_records_nothing),
         TEST_SITES(the_name_of_0_4_names_a_ticket),
     };
     return cmocka_run_group_tests_name("alloc_with", tests, NULL, NULL);

@@ -339,6 +339,46 @@ static void a_logger_that_makes_mistakes_is_not_called_from_within(void **state)
     assert_int_equal(told_by(lord).n, 3);
     assert_ok(memlord_logger_set(lord, NULL));
 }
+/* Frees and allocates, whether the ledger has room to record that or not. */
+static void free_and_allocate(careless *c) {
+    c->lines++;
+    (void)memlord_free(c->lord, cpu(), 0x7000, &there);
+    if (memlord_alloc(c->lord, cpu(), 0x8000, 1, &there) == MEMLORD_OK)
+        assert_ok(memlord_free(c->lord, cpu(), 0x8000, &there));
+}
+static void free_and_allocate_in_a_logger(void *user, int level, const char *text) {
+    (void)level;
+    (void)text;
+    free_and_allocate((careless *)user);
+}
+static int free_and_allocate_in_the_walk(void *user, const memlord_anomaly *a) {
+    (void)a;
+    free_and_allocate((careless *)user);
+    return 0;
+}
+static void a_logger_may_free_and_allocate_while_there_is_no_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    careless c = {NULL, 0, 0, 0};
+    memlord_logger logger = {free_and_allocate_in_a_logger, NULL};
+    uint64_t i, live = 0;
+    c.lord = t->lord;
+    logger.user = &c;
+    assert_ok(memlord_logger_set(t->lord, &logger));
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 0x1000; stats_of(t->lord, cpu()).dropped_allocs < 10; i++)
+        live += memlord_alloc(t->lord, cpu(), i * 64, 3, &here) == MEMLORD_OK ? 3 : 0;
+    assert_true(c.lines > 0);
+    assert_int_equal(memlord_anomalies_each(t->lord, free_and_allocate_in_the_walk, &c),
+                     told_by(t->lord).n);
+    assert_int_equal(memlord_allocated(t->lord, cpu()), live);
+    t->heap.fail_at = 0;
+    assert_true(t->heap.failed > 0);
+    assert_ok(memlord_alloc(t->lord, cpu(), 64, 5, &here));
+    assert_int_equal(memlord_allocated(t->lord, cpu()), live + 5);
+    assert_ok(memlord_logger_set(t->lord, NULL));
+    assert_ok(memlord_verify(t->lord));
+}
 static void a_later_logger_hears_of_earlier_mistakes(void **state) {
     test_case *t = (test_case *)*state;
     const memlord_logger logger = {test_log_line, &t->log};
@@ -411,6 +451,7 @@ int main(void) {
         TEST_FAKES(each_is_logged_once),
         TEST_FAKES(a_refusal_is_logged_once_a_site),
         TEST(a_logger_that_makes_mistakes_is_not_called_from_within),
+        TEST_FAKES(a_logger_may_free_and_allocate_while_there_is_no_memory),
         TEST_FAKES(a_later_logger_hears_of_earlier_mistakes),
         TEST(a_block_leaked_at_destroy_is_a_warning),
         TEST(reports_list_what_lost_bytes_first),

@@ -1412,7 +1412,7 @@ static void a_null_ledger_collects_nothing(void **state) {
     uint64_t reclaimed = 77;
     (void)state;
     assert_ok(memlord_gc_callback_add(NULL, any(MEMLORD_DEVICE_CPU), 0, test_gc_run, NULL));
-    assert_ok(memlord_gc_run(NULL, cpu(), MEMLORD_REASON_HOST, 0, &reclaimed));
+    assert_ok(memlord_gc_run(NULL, cpu(), MEMLORD_REASON_HOST, 4096, &reclaimed));
     assert_int_equal(reclaimed, 0);
     assert_ok(memlord_gc_callback_remove(NULL, any(MEMLORD_DEVICE_CPU), test_gc_run, NULL));
 }
@@ -1705,6 +1705,20 @@ static void a_run_tells_the_callbacks_how_much_is_needed(void **state) {
     assert_int_equal(reclaimed, 30);
 }
 
+static void a_need_over_the_capacity_reaches_the_callbacks_as_it_is(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t reclaimed = 7;
+    (void)grow(t, cuda(0), 100);
+    test_capacity(t, 1000, 100);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, 1001, &reclaimed));
+    assert_int_equal(t->gc.last.needed, 1001);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, UINT64_MAX, &reclaimed));
+    assert_true(t->gc.last.needed == UINT64_MAX);
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(reclaimed, t->gc.answer.reclaimed);
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 100);
+}
+
 static void a_run_that_fails_reclaimed_nothing(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t reclaimed = 7;
@@ -1808,6 +1822,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(everything_may_happen_at_once, setup_threads_defer,
                                         test_teardown),
         TEST_FAKES(a_run_tells_the_callbacks_how_much_is_needed),
+        TEST_FAKES(a_need_over_the_capacity_reaches_the_callbacks_as_it_is),
         TEST_FAKES(a_run_that_fails_reclaimed_nothing),
     };
     return cmocka_run_group_tests_name("collect", tests, NULL, NULL);

@@ -254,16 +254,52 @@ static void any_call_may_fail_and_the_books_stay_true(void **state) {
     assert_balanced(lord, all());
 }
 
-/* The current device is asked of the driver, then of the runtime: with neither it is the first. */
-static void an_alloc_whose_device_nobody_knows_is_counted(void **state) {
+/* The question for the current device leaves a clean last error clean. Of two errors the runtime keeps
+   the later one. */
+static void an_alloc_whose_device_nobody_knows_is_counted_on_the_first(void **state) {
     memlord *lord = test_lord(state);
     void *ptr = NULL;
+    int round;
+    for (round = 0; round < 2; round++) {
+        assert_cuda(cudaSetDevice(1));
+        if (round)
+            assert_int_equal(cudaMalloc(&ptr, (size_t)1 << 46), cudaErrorMemoryAllocation);
+        fake.fail_name = "cudaGetDevice";
+        fake.fail_times = -1;
+        assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
+        fake.fail_times = 0;
+        assert_slot(round ? cudaErrorUnknown : cudaSuccess);
+        assert_int_equal(live(lord, cuda(0)), 64);
+        assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    }
+    (void)cudaGetLastError();
+}
+
+static void a_failed_alloc_on_a_stream_without_a_known_device_is_counted_on_the_current(void **state) {
+    static const char *const names[] = {"cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxGetDevice"};
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    void *ptr = NULL;
+    int i;
     assert_cuda(cudaSetDevice(1));
-    fake.fail_name = "cuCtxGetDevice";
-    fake.fail_times = -1;
-    assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
-    assert_int_equal(live(lord, cuda(1)), 64);
-    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(cudaSetDevice(0));
+    for (i = 0; i <= 3; i++) {
+        fake.fail_name = i < 3 ? names[i] : NULL;
+        fake.fail_times = i < 3 ? -1 : 0;
+        assert_int_equal(memlord_cuda_malloc_async(lord, &ptr, (size_t)1 << 46, stream, NULL),
+                         cudaErrorMemoryAllocation);
+        assert_int_equal(stats_of(lord, cuda(0)).oom_failures, i < 3 ? i + 1 : 3);
+        assert_int_equal(stats_of(lord, cuda(1)).oom_failures, i == 3);
+    }
+    (void)cudaGetLastError();
+}
+
+static void a_registration_that_fails_records_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_cuda_host_register(lord, NULL, 64, 0, NULL), cudaErrorInvalidValue);
+    assert_int_equal(stats_of(lord, all()).allocs, 0);
+    (void)cudaGetLastError();
 }
 
 static void a_failed_free_leaves_the_block_as_it_was(void **state) {
@@ -445,7 +481,9 @@ int main(void) {
         TEST_CUDA_WITH(sites_are_the_callers, cuda_setup_sites),
         TEST_CUDA(events_show_an_alloc_and_a_free_and_nothing_else),
         TEST_CUDA(any_call_may_fail_and_the_books_stay_true),
-        TEST_CUDA(an_alloc_whose_device_nobody_knows_is_counted),
+        TEST_CUDA(an_alloc_whose_device_nobody_knows_is_counted_on_the_first),
+        TEST_CUDA(a_failed_alloc_on_a_stream_without_a_known_device_is_counted_on_the_current),
+        TEST_CUDA(a_registration_that_fails_records_nothing),
         TEST_CUDA(a_failed_free_leaves_the_block_as_it_was),
         TEST_CUDA(a_pointer_never_seen_is_counted_and_answered_by_the_runtime),
         TEST_CUDA(the_wrong_free_changes_nothing_but_the_anomaly),

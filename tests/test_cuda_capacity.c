@@ -66,12 +66,30 @@ static void without_nvml_an_untouched_device_is_unknown(void **state) {
     memlord *lord = test_lord(state);
     attach_with(lord, 0, "libabsent.so.1");
     assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+    attach_with(lord, 0, "libcuda.so.1"); /* it has no function of NVML */
+    assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
     attach_with(lord, MEMLORD_CUDA_FLAG_NO_NVML, "libnvml-v2.so");
     assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
     assert_int_equal(fake.nvml_inits, 0);
     assert_int_equal(fake.contexts, 0);
     fake_activate(0);
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
+}
+
+static void a_device_that_nvml_does_not_know_is_unknown(void **state) {
+    static const char *const names[] = {"cuDeviceGetPCIBusId", "nvmlDeviceGetHandleByPciBusId_v2",
+                                        "nvmlDeviceGetMemoryInfo"};
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_ok(memlord_cuda_detach(lord));
+        fake.fail_name = names[i];
+        fake.fail_times = -1;
+        attach_with(lord, 0, "libnvml-v2.so");
+        assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNKNOWN);
+        fake.fail_times = 0;
+    }
+    assert_int_equal(fake.contexts, 0);
 }
 
 static void a_ledger_that_does_without_nvml_keeps_it_from_no_other(void **state) {
@@ -454,6 +472,7 @@ int main(void) {
         TEST_CUDA(nvml_finds_devices_by_their_pci_id),
         TEST_CUDA(an_older_nvml_says_the_same),
         TEST_CUDA(without_nvml_an_untouched_device_is_unknown),
+        TEST_CUDA(a_device_that_nvml_does_not_know_is_unknown),
         TEST_CUDA(a_ledger_that_does_without_nvml_keeps_it_from_no_other),
         TEST_CUDA(nobody_waits_for_nvml_but_who_attaches),
         TEST_CUDA(a_mig_instance_is_asked_of_the_driver_alone),

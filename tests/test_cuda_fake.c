@@ -1194,7 +1194,7 @@ static void a_created_context_has_what_is_made_in_it(void **state) {
     assert_int_equal(fake.device[1].contexts, 0);
     assert_int_equal(fake_cuStreamGetCtx(stream, &of), 0);
     assert_ptr_equal(of, context);
-    assert_int_equal(fake_cuStreamGetCtx(NULL, &of), 0); /* of the thread's context */
+    assert_int_equal(fake_cuStreamGetCtx(cudaStreamLegacy, &of), 0); /* of the thread's context */
     assert_ptr_equal(of, context);
     assert_int_equal(fake_cuEventRecord(before.event, stream), cudaErrorInvalidResourceHandle);
     assert_int_equal(fake.device[1].plain, MIB);

@@ -100,6 +100,45 @@ static void a_null_ledger_lists_no_pool(void **state) {
     assert_cuda(memlord_cuda_pool_destroy(NULL, pool, NULL));
 }
 
+static void a_call_that_fails_leaves_the_list_of_pools_as_it_was(void **state) {
+    memlord *lord = test_lord(state);
+    struct cudaMemPoolProps props = props_of(0);
+    cudaMemPool_t other = made(NULL, 0), pool = NULL;
+    fake_activate(0);
+    fake.fail_name = "cudaMemPoolCreate";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_pool_create(lord, &pool, &props, NULL), cudaErrorUnknown);
+    fake.fail_name = "cudaDeviceSetMemPool";
+    fake.fail_times = 1;
+    assert_int_equal(memlord_cuda_device_set_pool(lord, 0, other, NULL), cudaErrorUnknown);
+    assert_int_equal(pools_of(lord, 0).pools, 1);
+    pool = made(lord, 0);
+    assert_int_equal(pools_of(lord, 0).pools, 2);
+    fake.fail_name = "cudaMemPoolDestroy";
+    fake.fail_times = 2;
+    assert_int_equal(memlord_cuda_pool_destroy(lord, pool, NULL), cudaErrorUnknown);
+    assert_int_equal(memlord_cuda_pool_destroy(lord, other, NULL), cudaErrorUnknown);
+    assert_int_equal(memlord_cuda_pool_destroy(lord, NULL, NULL), cudaErrorInvalidValue);
+    assert_int_equal(pools_of(lord, 0).pools, 2);
+    assert_cuda(memlord_cuda_pool_destroy(lord, pool, NULL));
+    assert_cuda(memlord_cuda_pool_destroy(lord, other, NULL));
+    assert_int_equal(pools_of(lord, 0).pools, 1);
+    (void)cudaGetLastError();
+}
+
+/* The host has set them itself meanwhile. */
+static void reserved_bytes_do_not_fall_below_zero(void **state) {
+    memlord *lord = test_lord(state);
+    void *ptr;
+    leave_cached(lord, made(lord, 0), MIB);
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, 4 * MIB, NULL));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 5 * MIB);
+    assert_ok(memlord_pool_set(lord, cuda(0), MIB, UINT64_MAX));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, MIB);
+}
+
 static void the_pool_before_the_current_one_stays_in_sight(void **state) {
     memlord *lord = test_lord(state);
     cudaMemPool_t first, pool = made(lord, 0);
@@ -367,6 +406,47 @@ static void a_reset_ends_what_the_device_had(void **state) {
     assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
 }
 
+static void a_reset_ends_a_block_with_a_name_and_no_memory_of_another_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_meta meta;
+    void *plain, *host;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "weights";
+    assert_cuda(cudaSetDevice(1));
+    assert_cuda(memlord_cuda_malloc_host(lord, &host, 4096, NULL));
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(memlord_cuda_malloc(lord, &plain, MIB, NULL));
+    assert_ok(memlord_block_describe(lord, cuda(0), MEMLORD_KEY(plain), &meta));
+    assert_cuda(memlord_cuda_device_reset(lord, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(memlord_allocated(lord, pinned()), 4096);
+    assert_cuda(memlord_cuda_free_host(lord, host, NULL));
+}
+
+static void a_reset_leaves_page_locked_memory_whose_device_is_not_known(void **state) {
+    memlord *lord = test_lord(state);
+    void *plain, *host;
+    assert_cuda(memlord_cuda_malloc(lord, &plain, MIB, NULL));
+    assert_cuda(memlord_cuda_malloc_host(lord, &host, 4096, NULL));
+    fake.fail_name = "cuPointerGetAttribute";
+    fake.fail_times = -1;
+    assert_cuda(memlord_cuda_device_reset(lord, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(memlord_allocated(lord, pinned()), 4096);
+    assert_ok(memlord_free(lord, pinned(), MEMLORD_KEY(host), NULL));
+}
+
+static void a_reset_of_a_device_that_cannot_be_entered_is_the_hosts(void **state) {
+    memlord *lord = test_lord(state);
+    void *plain;
+    assert_cuda(memlord_cuda_malloc(lord, &plain, MIB, NULL));
+    fake.fail_name = "cuDevicePrimaryCtxRetain";
+    fake.fail_times = 1;
+    assert_cuda(memlord_cuda_device_reset(lord, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), MIB); /* nothing was looked at */
+    assert_ok(memlord_free(lord, cuda(0), MEMLORD_KEY(plain), NULL));
+}
+
 static void a_reset_retires_what_was_pending(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream;
@@ -577,6 +657,8 @@ int main(void) {
         TEST_CUDA(a_pool_made_elsewhere_is_not_asked_after_its_end),
         TEST_CUDA(a_pool_made_elsewhere_is_listed_once_it_is_set),
         TEST_CUDA(a_null_ledger_lists_no_pool),
+        TEST_CUDA(a_call_that_fails_leaves_the_list_of_pools_as_it_was),
+        TEST_CUDA(reserved_bytes_do_not_fall_below_zero),
         TEST_CUDA(the_pool_before_the_current_one_stays_in_sight),
         TEST_CUDA(a_pool_of_another_device_counts_there),
         TEST_CUDA(a_collection_trims_every_pool),
@@ -594,6 +676,9 @@ int main(void) {
         TEST_CUDA(a_thousand_processes_hide_none_either),
         TEST_CUDA(where_nvml_does_not_know_us_it_is_not_asked_for_long),
         TEST_CUDA(a_reset_ends_what_the_device_had),
+        TEST_CUDA(a_reset_ends_a_block_with_a_name_and_no_memory_of_another_device),
+        TEST_CUDA(a_reset_leaves_page_locked_memory_whose_device_is_not_known),
+        TEST_CUDA(a_reset_of_a_device_that_cannot_be_entered_is_the_hosts),
         TEST_CUDA(a_reset_retires_what_was_pending),
         TEST_CUDA(a_reset_waits_for_a_stream_that_was_destroyed),
         TEST_CUDA(a_stream_that_was_destroyed_ends_with_its_context),

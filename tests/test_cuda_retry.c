@@ -453,6 +453,22 @@ static void one_call_may_be_retried_without_attaching(void **state) {
     assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
 }
 
+static void a_policy_that_the_ledger_refuses_is_one_plain_call(void **state) {
+    memlord *lord = test_lord(state);
+    int slept = 0;
+    memlord_retry policy = {3, 10, 1, 1.0, no_sleep, NULL}; /* its first pause is over its longest */
+    void *ptr = NULL;
+    policy.user = &slept;
+    assert_cuda(memlord_cuda_malloc_retry(lord, &ptr, 1000, &policy, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
+    out_of_memory(1);
+    assert_int_equal(memlord_cuda_malloc_retry(lord, &ptr, 1000, &policy, NULL),
+                     cudaErrorMemoryAllocation);
+    assert_int_equal(stats_of(lord, cuda(0)).oom_failures, 1);
+    assert_int_equal(slept, 0);
+    (void)cudaGetLastError();
+}
+
 static void any_call_of_a_retry_may_fail(void **state) {
     memlord *lord = test_lord(state);
     int slept = 0, error;
@@ -507,6 +523,7 @@ int main(void) {
         TEST_CUDA(a_pool_of_another_device_is_counted_there_after_a_retry),
         TEST_CUDA(a_device_not_yet_begun_is_where_a_retry_is_counted),
         TEST_CUDA(what_asks_for_nothing_or_far_too_much_is_the_runtimes_to_answer),
+        TEST_CUDA_WITH(a_policy_that_the_ledger_refuses_is_one_plain_call, cuda_setup_bare),
         TEST_CUDA_WITH(one_call_may_be_retried_without_attaching, cuda_setup_bare),
         TEST_CUDA(any_call_of_a_retry_may_fail),
     };

@@ -1234,6 +1234,26 @@ static void frees_in_a_capture_cost_a_question_each_and_one_event_at_its_end(voi
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
 }
 
+/* Their captures have ended untold. */
+static void a_wait_for_the_device_first_records_for_all_streams(void **state) {
+    enum { MANY_STREAMS = 200 };
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    uint64_t i;
+    for (i = 1; i <= MANY_STREAMS; i++) {
+        stream = stream_on(0);
+        assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+        record_frees(lord, stream, 64 * i, 1);
+        assert_cuda(cudaStreamEndCapture(stream, &graph));
+        fake_stream_work(stream);
+    }
+    assert_int_equal(pending(lord), 8 * MANY_STREAMS);
+    assert_cuda(memlord_cuda_device_synchronize(lord, NULL));
+    assert_int_equal(pending(lord), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
 static void one_poll_of_a_deferring_ledger_asks_once_for_a_stream(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t busy = stream_on(0), captured = stream_on(0);
@@ -1677,6 +1697,7 @@ int main(void) {
         TEST_CUDA(a_driver_that_wants_a_context_current_gets_it),
         TEST_CUDA(calls_cost_what_the_table_says),
         TEST_CUDA(frees_in_a_capture_cost_a_question_each_and_one_event_at_its_end),
+        TEST_CUDA(a_wait_for_the_device_first_records_for_all_streams),
         TEST_CUDA_WITH(one_poll_of_a_deferring_ledger_asks_once_for_a_stream, cuda_setup_defer),
         TEST_CUDA(a_poll_of_many_frees_asks_a_few_events),
         TEST_CUDA(an_error_of_a_wait_fails_no_free_that_is_done),

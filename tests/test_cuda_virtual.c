@@ -197,6 +197,35 @@ static void a_retained_handle_keeps_it(void **state) {
     assert_true_books(lord);
 }
 
+static void an_address_that_is_not_mapped_or_not_on_the_books_retains_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    unsigned long long handle = created(NULL, 0, GRAIN), at = addresses(2 * GRAIN), again = 0;
+    map(NULL, at, GRAIN, handle);
+    assert_int_not_equal(
+        memlord_cuda_mem_retain_handle(lord, &again, (void *)(uintptr_t)(at + GRAIN), NULL), 0);
+    assert_int_equal(memlord_cuda_mem_retain_handle(lord, &again, (void *)(uintptr_t)at, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_release(lord, again, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at, GRAIN, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_release(lord, handle, NULL), 0);
+    assert_int_equal(stats_of(lord, all()).allocs + stats_of(lord, all()).unknown_frees, 0);
+}
+
+/* The host has named a part of it, too. */
+static void a_part_that_is_no_mapping_outlives_the_unmap_of_another(void **state) {
+    memlord *lord = test_lord(state);
+    unsigned long long handle = created(lord, 0, 2 * GRAIN), at = addresses(GRAIN);
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "weights";
+    assert_ok(memlord_part_add(lord, cuda(0), handle, GRAIN, GRAIN, &meta));
+    map(lord, at, GRAIN, handle);
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at, GRAIN, NULL), 0);
+    assert_int_equal(memlord_part_remove(lord, cuda(0), handle, 0), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_part_remove(lord, cuda(0), handle, GRAIN));
+    assert_int_equal(memlord_cuda_mem_release(lord, handle, NULL), 0);
+    assert_int_equal(live(lord, cuda(0)), 0);
+}
+
 static void what_the_driver_refuses_changes_nothing(void **state) {
     memlord *lord = test_lord(state);
     const property p = on_device(0);
@@ -397,6 +426,8 @@ int main(void) {
         TEST_CUDA(what_is_mapped_twice_counts_once),
         TEST_CUDA(bytes_live_until_the_last_address_is_unmapped),
         TEST_CUDA(a_retained_handle_keeps_it),
+        TEST_CUDA(an_address_that_is_not_mapped_or_not_on_the_books_retains_nothing),
+        TEST_CUDA(a_part_that_is_no_mapping_outlives_the_unmap_of_another),
         TEST_CUDA(what_the_driver_refuses_changes_nothing),
         TEST_CUDA(a_limit_refuses_physical_memory),
         TEST_CUDA(a_retry_finds_physical_memory_that_a_collection_gave_back),

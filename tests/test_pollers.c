@@ -680,7 +680,9 @@ static void with_defer_destroy_waits_for_a_run_on_a_poller(void **state) {
 static void stop_and_pass_the_gate(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     (void)event;
     if (memlord_poller_stop(lord) == MEMLORD_E_STATE &&
-        memlord_snapshots_stop(lord) == MEMLORD_E_STATE)
+        memlord_snapshots_stop(lord) == MEMLORD_E_STATE &&
+        memlord_events_stop(lord) == MEMLORD_E_STATE &&
+        memlord_export_stop(lord) == MEMLORD_E_STATE)
         test_gate_pass((test_gate *)gc->user);
 }
 

@@ -306,6 +306,9 @@ static void rates_of_nothing_are_nan(void **state) {
     assert_true(isnan(memlord_rate(NULL, "recovery_rate")));
     assert_true(isnan(memlord_rate(NULL, "success_rate")));
     assert_true(isnan(memlord_rate(NULL, "mean_bytes")));
+    assert_true(isnan(memlord_rate(&s, NULL)));
+    assert_true(isnan(memlord_rate(&s, "")));
+    assert_true(isnan(memlord_rate(&s, "hit_rates")));
 }
 
 /* -- pressure -- */

@@ -10,7 +10,10 @@
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. The strings are copied when first seen and not read again. */
+   in one module are one site. A record is read when it is first seen, its strings are copied, and
+   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
+   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
+   with -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
@@ -275,7 +278,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
    not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts an alloc of all its bytes, and has them from then on. */
+   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
+   has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;

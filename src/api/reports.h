@@ -141,8 +141,9 @@ enum {
 };
 
 /* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function. `which` selects the functions whose blocks are
-   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
+   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
+   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
    that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
    functions of the table after the install, and again after the uninstall. MemLord's functions call
    those of their own host as long as MemLord is loaded. So each different set of five functions

@@ -229,9 +229,10 @@ typedef struct memlord_alloc_opts {
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
-   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
-   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
+   account that is to be charged, too. A ticket that is closed or of another physical device, and an
+   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
+   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,

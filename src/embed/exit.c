@@ -10,11 +10,11 @@
 #include "services/thread_end.h"
 #include "embed/lives.h"
 
-/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
-   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
-   earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
-   while the host is in no call of MemLord, and would do so here. */
+/* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
+   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
+   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
+   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
+   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -72,7 +72,7 @@ static MLI_COLD void mli_fork_before(void) {
     mli_fork_locks(1);
     mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
+/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -82,7 +82,7 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records except the orphan record become free, and keep their counts and shards. */
+   All other records but the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
@@ -90,7 +90,8 @@ static MLI_COLD void mli_fork_child(void) {
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
+                                                                    last */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -125,11 +126,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   itself removes the fork handlers of a closed library. This runs after the library's other
-   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
-   process: threads may go on there, and from here on a thread without a hook shares the orphan
-   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
-   hook one sees the other. */
+   itself removes the fork handlers of a closed library. This destructor runs after the library's
+   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
+   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
+   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
+   threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

@@ -1,14 +1,14 @@
 /* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
-   order. */
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
+   their order. */
 #ifndef MLI_EMBED_EXIT_H
 #define MLI_EMBED_EXIT_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
-   shares the orphan record, which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
+   installed, all threads share the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 #endif

@@ -8,16 +8,16 @@
 #include "books/parts.h"
 #include "books/listing.h"
 #include "services/stats.h"
-#include "reports/capture.h"
+#include "reports/leaks.h"
 
-/* Adds a block to a leak table (`user`), by its rows and device. */
+/* Adds a block to the leak table `user`, by its device, tag and site. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
     mli_leak_add(lord, (mli_leak_table *)user, mli_word2_rows(e->word2) & MLI_ROWS_MASK,
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". `leak`
-   NULL: the line sums up the blocks that the lines before it leave out. */
+/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
+   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -26,7 +26,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? "[destroy]   " : "[destroy]   and ");
     mli_put_amount(&o, bytes, blocks);
     mli_put_str(&o, leak ? ": " : " more");
-    if (leak) mli_put_leak(&o, lord, leak);
+    if (leak) mli_put_leak(&o, lord, leak, 1);
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }

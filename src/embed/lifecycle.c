@@ -26,7 +26,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
+/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -54,8 +54,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
-   the program. */
+/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
+   the end of the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -70,12 +70,12 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+/* Claims the process for its first ledger. The thread for which this returns 1 then calls
+   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
    pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
    MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
@@ -85,6 +85,7 @@ static MLI_COLD int mli_process_claim(void) {
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
+/* Does once what the first ledger of a process needs. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
@@ -92,8 +93,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused. No ledger exists yet that could
-   log it. */
+/* Tells the logger of a description why the description is refused: there is no ledger yet that
+   could log that. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -105,7 +106,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does. The caller starts the process. */
+/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -118,8 +119,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
-                                           threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
+                                           would stay */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -140,8 +141,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
-   call looks again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
+   next call of each thread looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -172,10 +173,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
-   ledger is made in full before it is claimed, as its own calls may come back here from within
-   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
-   process starts, so that calls from within the start find it. */
+/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
+   ledger is made in full before it becomes the global one, as its own calls may come back here from
+   within malloc. It becomes that after the process is claimed, so that other threads wait, and
+   before the process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -204,8 +205,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
-   ledger that is not claimed starts none. */
+/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
+   another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";

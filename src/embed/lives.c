@@ -30,9 +30,9 @@
 #include "services/snapshots.h"
 #include "embed/saving.h"
 
-/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
-   first). A module comes after those that its memory depends on, because the modules are freed
-   backwards. Their threads stop in this order: the pollers first. */
+/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
+   has the innermost first). Their threads stop in this order, the pollers first. They are freed
+   backwards, so a module comes after those whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -73,7 +73,7 @@ static MLI_COLD mli_life mli_life_at(size_t i) {
     return life;
 }
 
-/* Rounds a size up, so that what lies behind is aligned. */
+/* Rounds the size of a state up, so that the next state behind it is aligned. */
 static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
 
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
@@ -127,7 +127,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;

@@ -11,24 +11,26 @@
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
 /* Returns why a description is refused; NULL: it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
-/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+/* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
+   states. */
 MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
 /* Applies the parts of a description that need a registered ledger. */
 MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
 /* Stops the threads of a ledger. */
 MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
-/* Frees what the states have. */
+/* Frees the memory that the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
-   next. Under the cold lock no device is added meanwhile, so no lock is new. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
+   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
+   meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 #endif

@@ -28,7 +28,7 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A function in a table calls those of one host only. */
+   A block's key is its address. A hooked function calls the functions of one host only. */
 
 /* Returns 1 if a block may be on the books. If not every function of the table records, a block
    that is not on the books is no anomaly. */
@@ -52,7 +52,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* Size 0 may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -89,7 +89,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions for one place of a table. */
+/* Defines the functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -118,7 +118,7 @@ static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI
 #undef MLI_HOOK_TABLE
 #undef MLI_HOOK_FUNCTIONS
 
-/* Returns what a table has while it is hooked. */
+/* Returns the functions that a table has while it is hooked. */
 static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
     const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
     memlord_hooks hooks = h->host;
@@ -134,7 +134,7 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
-/* Returns 1 if a table has a function of ours. */
+/* Returns 1 if a table has a function of MemLord's. */
 static int mli_hooks_own(const memlord_hooks *table) {
     const memlord_hooks *own = mli_hook_tables;
     for (; own < mli_hook_tables + MLI_HOOKED; own++)

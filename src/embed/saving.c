@@ -13,19 +13,20 @@
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "reports/capture.h"
+#include "reports/leaks.h"
 #include "reports/formats.h"
 
 struct mli_saving_state {
-    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-    const char *output_dir;          /* interned */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
+    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
+    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 export_failed;  /* 1: the last export failed, and was logged */
+    const char *output_dir; /* a kept string; NULL: the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
-   the list, so that frequent reports evict no snapshot. */
+/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
+   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+   that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -36,7 +37,8 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
         mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
-/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+/* Captures the ledger and writes a report. Returns MEMLORD_E_IO if fn failed, else the result of
+   the capture. */
 static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
                                                 memlord_write_fn fn, void *user) {
     mli_report *r;
@@ -59,7 +61,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshot_list_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_leak_sites_free(&r->leak_sites);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
@@ -85,23 +87,25 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
+/* The path of a report, and that of the temporary file in the same directory that is renamed to it.
+   Too large for the 16 KiB stacks of some hosts. */
+typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is being written, and the first error of the system in it. */
-#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* 0: none */
+    uint32_t error; /* the first error of the system while the file was written; 0: none */
 } mli_saved_file;
 
-/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
 }
-/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+/* Logs a line such as "[save] no /tmp/x.json: could not read or write there: there is no space
+   left". */
 static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
                                      memlord_result r, uint32_t error) {
     const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
@@ -117,8 +121,8 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
     mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
 }
 
-/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
-   -1. */
+/* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
+   it fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -139,7 +143,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if it cannot. */
+   replace the target. Returns 0, or not 0 if there is no such file. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -170,14 +174,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
+   temporary file is removed. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -201,7 +206,7 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -276,10 +281,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if the host asked for that, and
-   only once: the exchange of exit_format lets one caller save. It then also serves a request that
-   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
+   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
+   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
+   that no call has served yet is served then, too. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -305,8 +310,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
-   drops the lock, saves that ledger, and starts over, as the list may have changed. */
+/* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
+   the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -336,7 +341,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Writes the export. Of failures in a row it logs the first. */
+/* Saves the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;

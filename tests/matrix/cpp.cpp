@@ -37,6 +37,17 @@ static int use_guards(memlord *lord) {
     return mlord::tagged(lord, "call", [rounds] { return rounds - 2; });
 }
 
+static int use_contexts(memlord *lord) {
+    mlord::context job(lord), taken;
+    int bad = job.run([lord] { return memlord_tag_begin(lord, "job") != MEMLORD_OK; });
+    taken = std::move(job);
+    bad += memlord_tag_current(lord) != nullptr || job.swap() != MEMLORD_OK;
+#if !defined(MEMLORD_DISABLE)
+    bad += taken.run([lord] { return memlord_tag_current(lord) == nullptr; });
+#endif
+    return bad + (taken.drop() != MEMLORD_OK) + (mlord::context(nullptr).swap() != MEMLORD_OK);
+}
+
 static int use_handles(memlord *lord) {
     int bad = 0;
     {
@@ -73,7 +84,7 @@ int USE(void) {
     int bad = memlord_create(nullptr, &lord) != MEMLORD_OK;
     mlord::handle late(lord, memlord_device_cpu(), 64, 1);
     bad += late.reset() != MEMLORD_OK;
-    bad += use_guards(lord) + use_handles(lord) + use_containers(lord);
+    bad += use_guards(lord) + use_contexts(lord) + use_handles(lord) + use_containers(lord);
     late = mlord::handle(lord, memlord_device_cpu(), 64, 1);
     memlord_destroy(lord);
     return bad;

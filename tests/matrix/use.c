@@ -241,6 +241,57 @@ static int use_retry(memlord *lord) {
     return bad + (storage != 64) + FAILS(memlord_free(lord, cuda, storage, NULL));
 }
 
+static int anomaly(void *user, const memlord_anomaly *info) {
+    *AS(size_t *, user) += info->count;
+    return 0;
+}
+
+/* What says whose a block is, and who made a mistake. */
+static int use_owners(memlord *lord) {
+    memlord_device cuda = memlord_device_cuda(0);
+    memlord_alloc_opts opts;
+    memlord_account_stat charged;
+    memlord_context context, none;
+    memlord_stats stats;
+    uint64_t reclaimed = 1;
+    size_t mistakes = 0;
+    int bad = 0;
+    memset(&opts, 0, sizeof opts);
+    memset(&context, 0, sizeof context);
+    memset(&none, 0, sizeof none);
+    opts.tag = "owner";
+    bad += FAILS(memlord_account_open(lord, cuda, "request", 0, &opts.account));
+    bad += FAILS(memlord_reserve(lord, cuda, 16, &opts.ticket));
+    bad += FAILS(memlord_alloc_with(lord, cuda, 64, 10, &opts)) + LIVE(lord, 10u);
+    bad += FAILS(memlord_account_get(lord, opts.account, &charged));
+#if defined(MEMLORD_DISABLE)
+    bad += opts.account != 0 || opts.ticket != 0 || charged.bytes != 0;
+#else
+    bad += opts.account == 0 || opts.ticket == 0 || charged.bytes != 10;
+#endif
+    bad += FAILS(memlord_alloc_reserved(lord, opts.ticket, cuda, 128, 6, NULL));
+    bad += FAILS(memlord_reserve_commit(lord, opts.ticket));
+    bad += FAILS(memlord_account_close(lord, opts.account));
+    bad += FAILS(memlord_context_swap(lord, &context)) + FAILS(memlord_tag_begin(lord, "fibre"));
+    bad += FAILS(memlord_context_swap(lord, &context)) + (memlord_tag_current(lord) != NULL);
+    bad += FAILS(memlord_context_drop(lord, &context));
+    bad += memcmp(&context, &none, sizeof none) != 0 || memlord_stream_set(lord, 7) != 0;
+    (void)memlord_stream_set(lord, 0);
+    bad += FAILS(memlord_stacks_set(lord, 4, 1)) + FAILS(memlord_stacks_set(lord, 0, 0));
+    (void)memlord_gc_run(lord, cuda, MEMLORD_REASON_HOST, 4096, &reclaimed);
+    bad += FAILS(memlord_stats_get(lord, cuda, &stats)) + (reclaimed != 0);
+    bad += memlord_rate(&stats, "success_rate") < 0 || memlord_rate(&stats, "mean_bytes") < 0;
+    bad += FAILS(memlord_free(lord, cuda, 64, NULL)) + FAILS(memlord_free(lord, cuda, 128, NULL));
+    (void)memlord_free(lord, cuda, 128, NULL);
+    bad += memlord_anomalies_each(lord, anomaly, &mistakes) != mistakes;
+#if defined(MEMLORD_DISABLE)
+    bad += mistakes != 0;
+#else
+    bad += mistakes != 1;
+#endif
+    return bad + LIVE(lord, 0u);
+}
+
 static int use_lifecycle(memlord *lord) {
     memlord_logger logger;
     memlord_desc desc;
@@ -255,7 +306,7 @@ static int use_lifecycle(memlord *lord) {
 int USE(void) {
     memlord *lord = NULL;
     int bad = FAILS(memlord_create(NULL, &lord));
-    bad += use_macros(lord) + use_guards(lord) + use_keys();
+    bad += use_owners(lord) + use_macros(lord) + use_guards(lord) + use_keys();
     bad += use_records(lord) + use_phases(lord) + use_retry(lord);
     bad += use_readers(lord) + use_lifecycle(lord);
     memlord_destroy(lord);
