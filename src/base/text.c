@@ -260,9 +260,9 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path;
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
