@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
@@ -842,8 +843,8 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live storage of the same key is stale: its free was
-   not recorded. It ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage of the same key is live, its free was not
+   recorded: that storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1494,11 +1495,12 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
-           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
+           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
+/* Ends the innermost tag of this thread.
+   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
@@ -1629,7 +1631,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
+   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
    count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
    the requests for which the device had no memory. */
@@ -1753,7 +1755,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN closed already. */
+   Errors: E_UNKNOWN it is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -2145,7 +2147,7 @@ typedef struct memlord_scope_stat {
                                  by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* of the host's time */
+    } ns;                     /* the time that invocations took on the host */
     uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
@@ -2402,8 +2404,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
    scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
+   programs, there is none. An interposer of another size or version, or with a NULL function, is
+   ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -3524,7 +3527,7 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for such a number; NULL: the number has no text here. */
+/* Returns a text for the number of an error; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
@@ -4214,7 +4217,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* at `top` there is one */
+        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
     }
     return -1;
 }
@@ -5360,8 +5363,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5371,9 +5374,9 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
