@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a

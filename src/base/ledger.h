@@ -157,8 +157,8 @@ struct mli_stacks_state {
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -168,9 +168,9 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
