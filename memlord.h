@@ -16089,20 +16089,22 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
-   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
-   none while a fence runs host code. */
+/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
+   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
+   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
+   fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
-   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
-   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
-   thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. The last fence of a block that is done
+   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
+   that it asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
-   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
-   barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does the work for that device which the ledger's mask
+   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+   has recorded its events. A thread without the system's barrier always takes the slow function,
+   which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -16112,34 +16114,35 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
 
 enum { /* why a fence is attached */
     MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred */
-    MLI_ATTACH_MOVE  /* the source of a move */
+    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
+    MLI_ATTACH_MOVE  /* the block is the source of a move */
 };
 
-/* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
-   `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. With f NULL the block waits only for the uses recorded before. After an error the caller
-   keeps f. */
+/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
+   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
+   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
+   before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks, for the first time, the fences of a block that was just freed, in the order they were
-   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
-   a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
-   first fence of every queue, and the next ones while they are done. Within the ledger's own
-   allocator call it does nothing. */
+/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
+   Asks the first fence of every queue, and further fences of the queue as long as they are done.
+   Does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
-   of one queue of that type. */
+/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
+   fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
-   the destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
+   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
+   makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -16178,14 +16181,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
-   block. */
+/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
+   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
+   no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -16209,7 +16212,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
+   more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -16217,8 +16221,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
-   ends its block if it was the last. Returns the bytes credited. */
+/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
+   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
+   credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -16232,7 +16237,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has the fence frees it */
+    f->asker = NULL; /* if a block still has the fence, the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -16262,8 +16267,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
+   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
+   counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -16292,9 +16298,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
-   NULL: none is left. */
+/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
+   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
+   has not asked. NULL: no such fence is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -16330,8 +16336,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
-   and p->late get the call and the time at which the next one is. */
+/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
+   and p->late then get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -16352,10 +16358,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
-   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
-   one that asks. */
+/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
+   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
+   does nothing: no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -16389,8 +16395,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Copies the source of a move, after it has a side record: all memory is taken before anything
-   changes. */
+/* Gives the source of a move a side record, and copies what the destination takes over. So all
+   memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -16467,12 +16473,12 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* its bytes that may come off tickets */
+    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
-   ledger's own allocator call: that passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
+   the ledger's own allocator makes the call: such a call passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16487,13 +16493,14 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
+/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
+   thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
-   that nothing is held while the logger and the end of the call run host code. */
+/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
+   the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -16506,8 +16513,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
-   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
+   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
+   and sets that one to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16515,7 +16523,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
+   or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -16523,18 +16532,20 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
-   With `gone` NULL this function writes the line of MEMLORD_DEBUG, else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
+   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
+   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
+   MEMLORD_DEBUG; else its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
-   and logged. */
+/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
+/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
+   logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -16545,15 +16556,15 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
-        the rows and cells of its site and tag.
+     3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
+        up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block with more references only takes
-        one off. A block with fences becomes pending.
-     5. Count the free at its own site. Record the event, put the thread record back, write the line
-        of MEMLORD_DEBUG.
+        Both count before they leave the shard. A release of a block that has more references only
+        takes one reference off. A freed block with fences becomes pending.
+     5. Count a free at the site that called it. Record the event, put the thread record back, and
+        write the line of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
@@ -16574,8 +16585,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after it was settled: then the bytes count in full, or are
-   charged to none. */
+/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
+   bytes of the block count as new; without the account they are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -16618,14 +16629,14 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* mli_block_close may not be called */
+    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next such free is fast */
+        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -16646,6 +16657,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
+/* Records an alloc of which only the site is given. A refusal is counted and logged. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -16862,19 +16874,20 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
-    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* The first keeps the stack of a detached block in its token. The second reads it there. */
+/* Keeps the stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
+/* Returns the stack that a token keeps. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -16884,10 +16897,10 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
-   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
-   logs both storages and records the event with its site. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
+   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
+   the end of the realloc writes a line with both storages, and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -16922,7 +16935,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack; 0: the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -16937,8 +16951,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     return mli_self.pick_row;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
-   records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
+   failed: the function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -16981,13 +16995,14 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
     return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
                                                                              : MEMLORD_E_DEVICE;
 }
+/* Checks the arguments of n blocks. Returns the error of the first block that has one. */
 static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
                                                  int opens) {
     memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -16995,7 +17010,8 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks by the first block that is at fault. */
+/* Counts and logs that a call with n blocks was refused. The message names the first block that is
+   at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -17012,16 +17028,17 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
-   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
-   more; or none, as the block that has its key is replaced. */
+/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
+   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
+   a track takes of a live key; else nothing, because the block replaces the one that has its
+   key. */
 typedef struct mli_hold {
-    uint64_t rows; /* its word2 */
-    int did;
+    uint64_t rows; /* the word2 of the block */
+    int did;       /* MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
-   number of blocks that hold memory. */
+/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+   the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -17047,9 +17064,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   Such a reference may by now be the last of its block: then the end of the block asks fences of
-   the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   A reference that the call holds may have become the last one of its block. The block then ends
+   here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -17065,7 +17082,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
+   placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -17087,9 +17105,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
-   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
-   that memory it counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
+   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
+   Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -17119,8 +17137,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
-   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
+   key. If the map has a live block under the key, the free will find that block, so the function
+   takes the expected free off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -17135,7 +17154,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all memory first, then records one block after the other. */
+/* Records n blocks or none: takes all the memory first, then records one block after another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -17167,8 +17186,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
-   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
+   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -17194,6 +17214,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
+/* Counts and logs that a call with a fence was refused. */
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
                                                  int how, memlord_result r,
@@ -17203,7 +17224,7 @@ static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device d
     return mli_refuse(lord, refuser, r, device,
                       fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
-/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
+/* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
@@ -17241,8 +17262,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
-   last one is returned. With MEMLORD_DEBUG logs one line for all. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -17267,7 +17289,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
+                                          free */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17335,7 +17358,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc. */
+/* Ends a realloc with its token. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -17354,8 +17377,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
+/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
+   the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -17406,8 +17429,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
-   that its fences hold it back from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
+   once: its fences then keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -17422,7 +17445,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -17439,8 +17462,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
-   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
+   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+   new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -17487,9 +17511,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. A source that is not live makes no device known. A
-   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
-   so is replaced, as by an alloc of a pending storage. */
+/* Moves a block to another device or storage. If the source is not live, the move makes no device
+   known. The fence is discarded if no block waits for it: because there is no source, or because
+   the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17515,9 +17539,9 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_debug_note_from(lord, from, from_storage);
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on its route and its destination. */
+/* Counts a copy on the route between its two devices, and on the device it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -17540,7 +17564,8 @@ static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, meml
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    const int source = /* 1: the source is at fault */
+        !mli_key_valid(from_storage) || !mli_type_valid(from);
     memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
@@ -17601,9 +17626,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
 /* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed;
-   it counts before it leaves the shard, except a free at the site of the free. Locks: none held at
-   the return. */
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
+   A call counts before it leaves the shard; only a free counts at its own site after that. Locks:
+   no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
