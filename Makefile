@@ -114,7 +114,7 @@ demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: it
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }
 	@mkdir -p build && python3 src/reports/page/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
-		{ rm -f build/report.html.tmp; exit 1; }
+		{ status=$$?; rm -f build/report.html.tmp; exit $$status; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
 pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page

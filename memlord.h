@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
@@ -205,12 +206,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. A report raises
-                         the peak, within peak_error, to the live bytes that its own
-                         snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact unless
-                         several threads share it: memlord_scope_export
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
+                         threads share 4 KiB, or a 64th of the peak if that is more: the
+                         last of n threads to come may hold back an n-th of it, but never
+                         more than counter_batch. Two threads may hold back all of it
+                         together, 8 threads twice as much if each of them has been idle
+                         since the next one came. The same holds for tags. On the row of a
+                         site the first thread may hold back a counter_batch. JSON has the
+                         peak_error of each tag and site. A report raises the peak, within
+                         peak_error, to the live bytes that its own snapshots and holders
+                         show. The peak of a scope is exact unless several threads share it:
+                         memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -761,7 +767,7 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
     size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
-    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
     const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* as for memlord_labels_set; NULL: none */
@@ -842,8 +848,8 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live storage of the same key is stale: its free was
-   not recorded. It ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage of the same key is live, its free was not
+   recorded: that storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1169,7 +1175,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
    taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
    without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128. */
+   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1494,11 +1500,12 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
-           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
+           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
+/* Ends the innermost tag of this thread.
+   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
@@ -1629,7 +1636,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
+   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
    count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
    the requests for which the device had no memory. */
@@ -1753,7 +1760,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN closed already. */
+   Errors: E_UNKNOWN it is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -2145,7 +2152,7 @@ typedef struct memlord_scope_stat {
                                  by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* of the host's time */
+    } ns;                     /* the time that invocations took on the host */
     uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
@@ -2402,8 +2409,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
    scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
+   programs, there is none. An interposer of another size or version, or with a NULL function, is
+   ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -3524,7 +3532,7 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for such a number; NULL: the number has no text here. */
+/* Returns a text for the number of an error; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
@@ -4214,7 +4222,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* at `top` there is one */
+        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
     }
     return -1;
 }
@@ -5022,6 +5030,7 @@ enum {
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
     MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
@@ -5050,8 +5059,7 @@ typedef struct mli_lock {
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
-   lock. */
+   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
@@ -5259,7 +5267,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
 
 /* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
@@ -5354,14 +5362,16 @@ struct mli_stacks_state {
     mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
                           picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
-    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
+    int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
+                          is 1 */
     uint64_t seed;     /* of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5371,11 +5381,10 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
@@ -5408,8 +5417,8 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
-    X(saving)
+    X(room) X(scopes) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers)  \
+    X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5579,7 +5588,8 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
+                                is not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
@@ -5588,6 +5598,8 @@ typedef struct mli_self_state {
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
     uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
+                                thread had picked */
     uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
@@ -6933,6 +6945,92 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->user = NULL;
 }
 
+/* ------------------------------------------------------------------------ src/base/vectors.h -- */
+
+/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
+   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+
+/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
+   replaced when it grows. Older arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older; /* NULL: it is the first one */
+    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+} mli_chunk_array;
+/* Returns the pointer to chunk i. */
+static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
+
+/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
+   to the vector. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
+
+/* ------------------------------------------------------------------------ src/base/vectors.c -- */
+
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
+    uint64_t cap = have ? have->cap * 2 : 6, i;
+    if (have && chunk < have->cap) return have;
+    while (cap <= chunk) cap *= 2;
+    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
+    if (!more) return NULL;
+    more->cap = cap;
+    more->older = have;
+    for (i = 0; have && i < have->cap; i++)
+        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    return more;
+}
+
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
+    uint32_t i = number >> MLI_CHUNK_BITS;
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
+    void *chunk;
+    if (!chunks) return NULL;
+    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
+        chunk = grab(lord, MLI_CHUNK_ROWS * size);
+        if (!chunk) return NULL;
+        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
+    }
+    return mli_vector_at(vector, number, size);
+}
+
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
+    uint64_t i;
+    for (i = 0; chunks && i < chunks->cap; i++)
+        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
+    for (; chunks; chunks = older) {
+        older = chunks->older;
+        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
+    }
+}
+
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
@@ -6962,6 +7060,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
+    MLI_SPECIAL_PUBLISH = 1024,  /* a row of the thread is shared by more threads now: its next call
+                                    publishes the cells that hold back too much */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -7035,8 +7135,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: it has not drawn yet */
-    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
-    uint64_t taken_key;      /* of its last block with a stack */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+    uint64_t taken_key;      /* the key of the last block that it had picked */
     uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7299,9 +7399,6 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
-    t->stack_left = 0; /* the rate may have changed since the last owner */
-    t->stack_mean = 0;
-    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -7339,6 +7436,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
+            t->taken_row = 0; /* that block was picked for the last owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7608,14 +7706,17 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
-      with five prints, and five entries. All prints are compared at once, because the processor
-      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
-      key. The address of the home depends on the key alone, so the cache misses of successive calls
-      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
-      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
-      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
-      tombstone, and a vacant slot does not end a probe. */
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once, because the processor could mispredict the
+   branch of a loop. Almost every call touches one bucket, the home of its key. The address of the
+   home depends on the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -7759,9 +7860,11 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
-   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
-   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release orders the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -7879,14 +7982,18 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
-   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
-   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
-   may refuse its barrier after threads have run without barriers of their own. A thread may then
-   have read `special` without the bit, and it may be preempted for any time before it stores. So
-   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
-   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
-   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   state and `inside`, and the alert or a threshold and the counts.
+
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
+
+   The system may refuse its barrier after threads have run without barriers of their own. A thread
+   may then have read `special` without the bit, and it may be preempted for any time before it
+   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
+   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+
    Several callers may find the refusal at once, while others still had the barrier; each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
    over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
@@ -8398,11 +8505,14 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
    cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
    frees another's block counts in its own cell, so a level may be negative; sums of levels are
-   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
-   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
-   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
-   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   exact modulo 2^64.
+
+   The thread publishes the cell at its first bytes, and when level - base leaves 0..share: it brings
+   the row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). The
+   share is a batch while one cell of the row is in use; else it is so small that the cells together
+   hold back 4 KiB or a 64th of the peak (mli_cell_share). So while no thread is inside a shard the
+   row's published bytes are at most the live bytes, and at least the live bytes less a batch for
+   each thread. A reader of the peak adds the highs that are not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
@@ -8411,7 +8521,7 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
@@ -8419,7 +8529,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 /* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
-   batch above base, so a level up to the high needs no publication. */
+   share above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8451,15 +8561,17 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return past | mli_cell_tripped(cell);
 }
 /* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
-   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   back more than its share or less than 0, and requests a band check if one is due. Requires: the
    caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset, first and slack; with a batch also published,
+                              publish_count and the changes of cells */
     uint32_t dev;          /* the device */
+    mli_u32 cells;         /* its cells in use: those that have published; 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
@@ -8468,6 +8580,9 @@ typedef struct mli_row {
     mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
+    mli_cell *first;       /* the cell that was in use before others, until it publishes again; NULL:
+                              it has */
+    uint64_t slack;        /* the most that mli_row_slack has been: a reset lowers the peak */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -8479,15 +8594,6 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
-   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
-   stay readable until the ledger ends. */
-#define MLI_CHUNK_BITS 4
-#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
-typedef struct mli_chunk_array {
-    struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
-} mli_chunk_array;
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8583,20 +8689,6 @@ typedef struct mli_device_record {
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
-
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
-
-/* Returns the record with a number; NULL: it was not made yet. */
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size);
-
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. */
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab);
-
-/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -8741,64 +8833,8 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
-static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
-
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
-static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
-                                                    uint32_t chunk, mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
-    uint64_t cap = have ? have->cap * 2 : 6, i;
-    if (have && chunk < have->cap) return have;
-    while (cap <= chunk) cap *= 2;
-    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
-    if (!more) return NULL;
-    more->cap = cap;
-    more->older = have;
-    for (i = 0; have && i < have->cap; i++)
-        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
-    return more;
-}
-
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
-
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab) {
-    uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
-    void *chunk;
-    if (!chunks) return NULL;
-    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
-        chunk = grab(lord, MLI_CHUNK_ROWS * size);
-        if (!chunk) return NULL;
-        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
-    }
-    return mli_vector_at(vector, number, size);
-}
-
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
-    uint64_t i;
-    for (i = 0; chunks && i < chunks->cap; i++)
-        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
-    for (; chunks; chunks = older) {
-        older = chunks->older;
-        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
-    }
-}
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
@@ -8819,43 +8855,9 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
-   that its first alloc publishes: a device near a threshold gets its first band check then. The
-   caller is inside meanwhile: fork finds the row and the thread's cell both unchanged, or both
-   changed. */
-static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
-        mli_lock_take(&row->lock);
-        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
-        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
-        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
-        mli_lock_drop(&row->lock);
-    }
-    mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
-    mli_shard_leave(t);
-}
-
-/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
-   publish_count of its row. Otherwise the high of a cell would not count before its first
-   publication. */
-static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
-                                     uint32_t number) {
-    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
-    uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
-    for (i += !i; i < end && i < n; i++) {
-        mli_row *row = mli_row_at(lord, book, i);
-        mli_lock_take(&row->lock);
-        mli_u64_store(&mli_cell_at(t, book, i)->publish_seen, mli_u64_load(&row->publish_count));
-        mli_lock_drop(&row->lock);
-    }
-}
-
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -8865,13 +8867,9 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        if (orphan)
-            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
-        else
-            mli_cell_begin(lord, t, number, cell);
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
         return cell;
     }
-    if (!orphan) mli_cells_begin(lord, t, book, number);
     chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
@@ -8975,13 +8973,48 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
-   peak has risen by a 16th, and a small device must publish often enough for that. */
-static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
+/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+static uint64_t mli_row_slack(const mli_row *row) {
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
+}
+/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
+   cell in use, else its share of the slack. */
+static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
+    const uint32_t cells = mli_u32_load(&row->cells);
+    const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    return share < lord->counters.batch ? share : lord->counters.batch;
+}
+/* Returns how far a level may rise before it is published again: half of what its cell may hold
+   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
+   publication finds that its peak has risen by a 16th, and a small device must publish often enough
+   for that. */
+static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
+}
+
+/* Counts a cell among those in use of its row, before its first publication. The share of every
+   other cell of the row is smaller from then on, so their threads are asked to publish. The first
+   of them may hold back a batch: until it publishes, the row remembers it. */
+static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint32_t cells = mli_u32_load(&row->cells) + 1;
+    mli_thread *t;
+    mli_u32_store(&row->cells, cells);
+    for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (cells == 2) row->first = cell;
+        if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
+    }
+}
+/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
+   published since. A publication may add it to its own level: both are read while no cell
+   publishes, so their sum with the published bytes was live at that moment. */
+static uint64_t mli_row_first_holds(const mli_row *row) {
+    return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -8992,10 +9025,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
-   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
-   every call publishes, by a shared add and without a lock. */
+   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
+   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
+   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9009,10 +9043,14 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
+        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base));
-        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
+        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
+        hold = mli_cell_share(lord, row);
+        hold -= mli_publish_margin(book, row, hold);
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
@@ -9031,29 +9069,58 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
+    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
     held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
-    if (held < 0 || held > (int64_t)lord->counters.batch)
-        mli_cell_publish(lord, book, number, cell);
+    due = held < 0;
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
+        mli_u64_store(&cell->high, level);
+        due |= !mli_u64_load_own(&cell->publish_seen) ||
+               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
+    }
+    if (due) mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
+/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
+                                            mli_cell *cell) {
+    uint64_t most;
+    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
+    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
+    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
+        mli_cell_publish(lord, book, number, cell);
+}
+/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
+   present call counts, so that the level which the last call left behind is not missed. */
+static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_is_inside());
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
+    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
+    n = mli_row_count(lord, MLI_BOOK_TAG);
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+}
+
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
-   of `out` and `level` is that of mli_cell_count_free. */
+/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
+   counts both in and out never raise the level. The order of `out` and `level` is that of
+   mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                           const mli_row_delta *d) {
+                           const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
-    if (d->undo)
+    if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
         mli_cell_publish_due(lord, book, number, cell);
@@ -9082,11 +9149,11 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
     if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
-        mli_cell_apply(lord, book, number, cell, d);
+        mli_cell_apply(lord, book, number, cell, d, d->undo);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d, 1);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
@@ -9098,6 +9165,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+        mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -9120,11 +9189,30 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
+/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
+   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
+   first cell has published since there were two. In the row of a site it may not have: then it
+   holds back a batch at most. */
+static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
+    const uint64_t slack = row->slack > now ? row->slack : now;
+    const uint32_t cells = mli_u32_load(&row->cells);
+    uint64_t error = 0;
+    uint32_t k;
+    for (k = 1; k <= cells; k++) {
+        uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        error += share < batch ? share : batch;
+    }
+    return error;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
-    uint64_t allocs = 0, frees = 0, cells = 0;
+    uint64_t allocs = 0, frees = 0;
     int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
@@ -9143,13 +9231,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         allocs += mli_u64_load(&cell->allocs);
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
-        cells += (in | out | mli_u64_load(&cell->base)) != 0;
         if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
-                                         bytes */
+            blind |= mli_u64_load(&cell->publish_seen) != 0;
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -9161,9 +9247,9 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = allocs - row->at_reset.allocs;
     sum->frees = frees - row->at_reset.frees;
     sum->freed_here -= row->at_reset.freed_here;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
@@ -9194,7 +9280,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
-    if (cell) {
+    if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
@@ -10032,9 +10118,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
-   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
-   for names and new records. */
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open: a call that comes too late finds another generation.
+   Locks: cold, for the lists of records; account (MLI_RANK_ACCOUNT), one for each. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. The first
@@ -10045,15 +10131,13 @@ typedef struct mli_handle {
     struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
-   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
-   that comes off a ticket is recorded, its bytes count twice. */
+/* An account's record. The bytes charged and those that tickets hold both count against the limit.
+   While a block that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* under the cold lock, as are name and device */
-    mli_u64 word, held, peak, refused, limit;
-    memlord_device device;
-    char name[48];
+    mli_handle handle; /* changes under the cold lock; ends under both locks */
+    mli_lock lock;     /* all below */
+    uint64_t held;     /* the bytes that tickets hold */
+    memlord_account_stat stat;
 } mli_account_record;
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
@@ -10085,8 +10169,6 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
-/* Returns 1 if a word read from a record belongs to this account. */
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
@@ -10122,11 +10204,10 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Returns the bytes that are charged to an account. */
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out);
+/* Copies the statistics of an account, and to *held the bytes that tickets hold. Returns 0 if it is
+   closed. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held);
 
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
@@ -10215,106 +10296,89 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
     return lord->accounts->closed;
 }
 #endif
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
 
-/* Returns the bytes that tickets hold of an account. */
-static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
-    const uint64_t held = mli_u64_load(&b->held);
-    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
-}
-/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
-   is closed. */
-static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
-    uint64_t word = mli_u64_load(at), now;
-    do {
-        if (!mli_account_word_is(word, account)) return;
-        now = MLI_BYTES(word);
-        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
-            now = 0;
-        else
-            now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
-}
-
-enum { /* how bytes are added to an account */
-    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
-    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
-};
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
-   the account, with those that tickets hold. */
-static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
-                                        uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
-    if (!bytes) return MEMLORD_OK;
-    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
-}
-
-/* Adds bytes to an account, or takes them off. */
-static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
-                                      int how) {
+/* Locks an open account. NULL: it is closed, and no lock is held. */
+static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit, held;
-    memlord_result r;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        held = mli_account_held(b, account);
-        if (held > now) held = now;
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
-        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
-        if (r) return r;
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record belongs to another account by now */
-    mli_u64_max(&b->peak, (int64_t)(now - held));
-    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
-    return MEMLORD_OK;
+    if (!b) return NULL;
+    mli_lock_take(&b->lock);
+    if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
+    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    return NULL;
+}
+/* Returns the most bytes that an account may have by its limit. */
+static uint64_t mli_account_most(const mli_account_record *b) {
+    return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
+}
+/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
+    return !bytes || (now <= most && bytes <= most - now);
+}
+/* Takes bytes off a number, at most all that it has. */
+static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
+
+/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
+    MLI_REQUIRE(mli_lock_held(&b->lock));
+    const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
+    if (fits) b->stat.bytes += bytes;
+    if (b->stat.bytes > b->stat.peak) b->stat.peak = b->stat.bytes;
+    if (!fits || (bytes && b->stat.bytes > mli_account_most(b))) b->stat.refused++;
+    return fits ? MEMLORD_OK : MEMLORD_E_LIMIT;
 }
 
 /* -- the bytes that tickets hold -- */
 
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
-    mli_account_record *b = mli_account_find(lord, account);
-    return b && mli_u64_load(&b->limit) ? account : 0;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t limit;
+    if (!b) return 0;
+    limit = b->stat.limit;
+    mli_lock_drop(&b->lock);
+    return limit ? account : 0;
 }
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
     if (!b) return 1;
-    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
-        return 0;
-    mli_account_word_add(&b->held, account, (int64_t)bytes);
-    return 1;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (fits) b->held += bytes;
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || !bytes) return;
-    mli_account_word_add(&b->held, account, bytes);
-    mli_account_word_add(&b->word, account, bytes);
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    if (bytes < 0)
+        mli_account_take(&b->held, (uint64_t)0 - (uint64_t)bytes);
+    else
+        b->held += (uint64_t)bytes;
+    mli_lock_drop(&b->lock);
 }
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
-    now -= now < in_flight ? now : in_flight;
-    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t now;
+    int fits;
+    if (!b) return 1;
+    now = b->stat.bytes + b->held;
+    mli_account_take(&now, in_flight);
+    fits = mli_account_fits(now, bytes, mli_account_most(b));
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
-    (void)mli_u64_add(&b->refused, 1);
-    if (memlord_account_get(lord, account, out)) return 0;
-    out->bytes += mli_account_held(b, account);
-    return 1;
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (!fits) b->stat.refused++;
+    *out = b->stat;
+    out->bytes += b->held;
+    mli_lock_drop(&b->lock);
+    return !fits;
 }
 
 /* -- the charges of blocks -- */
@@ -10334,38 +10398,40 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
 
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device) {
-    memlord_account_stat stat;
-    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
-           mli_selects(stat.device, device);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int is;
+    if (!b) return 0;
+    is = mli_selects(b->stat.device, device);
+    mli_lock_drop(&b->lock);
+    return is;
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    memlord_result r;
+    if (!b) return 0;
+    r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return r == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    mli_account_take(&b->stat.bytes, bytes);
+    mli_lock_drop(&b->lock);
 }
 
 /* -- reading -- */
 
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
-    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
-    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
-    return all > held ? all - held : 0;
-}
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out) {
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = mli_account_bytes(b);
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
+    if (!(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    mli_lock_take(&b->lock);
+    *out = b->stat;
+    *held = b->held;
+    mli_lock_drop(&b->lock);
     return 1;
 }
 
@@ -10375,12 +10441,18 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
+/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_account_count(lord);
+    for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
+}
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
     MLI_LIFE_STATE(life, accounts);
     life->init = mli_accounts_init;
+    life->lock = mli_accounts_lock;
     life->free = mli_accounts_free;
 }
 
@@ -10400,15 +10472,14 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
                                                           &lord->accounts->count, sizeof *b,
                                                           &lord->accounts->closed, &r);
     if (!b) return r;
-    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_lock_rank(&b->lock, MLI_RANK_ACCOUNT);
+    b->held = 0; /* no other thread uses a closed record */
+    memset(&b->stat, 0, sizeof b->stat);
+    b->stat.device = device;
+    b->stat.limit = limit;
+    mli_out_buffer(&text, b->stat.name, sizeof b->stat.name);
     mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    mli_u64_store(&b->held, mli_u64_load(&b->word));
+    (void)mli_out_end(&text, sizeof b->stat.name);
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -10416,20 +10487,31 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
+    const uint64_t off = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : 0;
+    mli_account_record *b = lord ? mli_account_lock(lord, account) : NULL;
+    memlord_result r = MEMLORD_E_UNKNOWN;
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
+    if (b && bytes >= 0) {
+        r = mli_account_add_locked(b, (uint64_t)bytes, mli_account_most(b));
+    } else if (b) {
+        r = off > b->stat.bytes ? MEMLORD_E_INVALID : MEMLORD_OK;
+        if (r == MEMLORD_OK) b->stat.bytes -= off;
+    }
+    if (b) mli_lock_drop(&b->lock);
+    return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    int open;
+    mli_account_record *b;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    b = mli_account_lock(lord, account);
+    if (!b) return MEMLORD_E_UNKNOWN;
+    *out = b->stat;
+    mli_lock_drop(&b->lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
@@ -10457,11 +10539,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
+    b = mli_account_lock(lord, account);
     if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
+        mli_lock_drop(&b->lock);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -10694,10 +10775,11 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 }
 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
-    mli_site_origin from = mli_site_origin_of(lord, planted);
+    mli_site_origin from;
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
+    from = mli_site_origin_of(lord, planted);
     do {
         mli_cold_enter();
         r = mli_site_find_locked(lord, &from, &site);
@@ -11045,8 +11127,11 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 /* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* The site of a call on the general path is mli_self.site, set when the call begins. */
-static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+/* Notes the site of a call on the general path, when the call begins. A call from within the
+   ledger's own allocator notes none: the call around it still needs its own. */
+static MLI_HOT void mli_site_given(const memlord_site *site) {
+    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
+}
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
    `word2` has the rows of the block in question, as it would be without a side record; 0: no block
@@ -11063,7 +11148,7 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
 /* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
    the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
@@ -11074,10 +11159,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
-   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
-   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
-   that is not known. Returns r. Requires: the caller holds no lock. */
+/* Ends a public call that returns r: logs its mistakes. A call refused with MEMLORD_E_INVALID or
+   MEMLORD_E_DEVICE is counted, and kept as a mistake at `site`. It is logged if it is the first one
+   there, or the first of its function with that result; never from within the logger. A call from
+   within the ledger's allocator is neither counted nor logged. `fault`: what is wrong with an
+   argument; NULL: that is not known. Returns r. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -11187,7 +11273,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = 1;
+        mli_self.untold = lord->generation;
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -11314,7 +11400,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     int is_new, logs;
-    if (!lord) return r;
+    if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
         mli_site_given(site);
@@ -11595,9 +11681,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
-   in the thread if the stream is its own. Without room for a birth the block is recorded without
-   either. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
+   and in the thread if the stream is its own. Without room for a birth the block is recorded
+   without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12030,8 +12116,8 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
    taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
-   taken. */
+/* The first returns how many frames a stack has now, the second the bytes between two samples on
+   average. Both are 0 while no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
@@ -12176,9 +12262,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
-   not. After a change of the rate it draws again: what is left of an old draw has the distribution
-   of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
+   is not picked. After a change of the rate it draws again: what is left of an old draw has the
+   distribution of a new one, so no estimate has a bias. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12324,7 +12410,6 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-
 /* Returns the row of a stack, and adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
@@ -12453,14 +12538,17 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+/* Returns 1 if this block is that last one. */
+static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
+    const mli_thread *t = mli_self.thread;
+    return mli_self.generation == lord->generation && t->taken_row == pick->row &&
+           t->taken_key == pick->key && t->taken_type == pick->type;
+}
+/* Ends a block; returns 1 if it is that last one. Then there is none. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
-        t->taken_key != pick->key || t->taken_type != pick->type)
-        return 0;
-    t->taken_row = 0;
-    return 1;
+    const int is = mli_taken_is(lord, pick);
+    if (is) mli_self.thread->taken_row = 0;
+    return is;
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
@@ -12473,7 +12561,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
-    mli_taken_set(lord, &pick);
+    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12538,7 +12626,7 @@ static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, do
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
-    mli_self.pick_again = 0;
+    mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
@@ -12555,6 +12643,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
     mli_stack_set(lord, row, dev, pick->scale);
+    mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -12592,8 +12681,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
-   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
+   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
@@ -12640,12 +12729,12 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
-    uint32_t row = 0, at = 0;
+    uint32_t most, row = 0, at = 0;
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -12664,7 +12753,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
-
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -12685,14 +12773,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-
 static MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
-
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
@@ -12749,14 +12835,16 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
-   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
+   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
+   library. Requires, as the next one: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
-    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+    if (!lord->stacks.begun) {
+        lord->stacks.begun = 1;
         mli_stacks_seed(lord);
         generation = mli_busy_begin();
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
@@ -12768,7 +12856,7 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes none any more. Blocks keep the stacks that they have. */
+/* Takes no stacks from now on. Blocks keep theirs. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -12785,13 +12873,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.repeatable = desc->stack_seed != 0;
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
-
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
+    mli_u32_store(&lord->stacks.setting, 0);
     mli_stacks_seed(lord);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
         t->stack_random = 0;
@@ -12811,7 +12899,6 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-
 /* Starts the totals of all stacks over; their peaks become their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
@@ -12838,12 +12925,16 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
     return MEMLORD_OK;
 }
 
@@ -13726,8 +13817,8 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
+   ledger, and from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
@@ -13884,9 +13975,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
-      record points to the array, which changes only inside the block's shard. No total counts parts
-      -- */
+/* -- parts --
+   A block with parts has an array of pointers to them in order of offset. The side record points to
+   the array, which changes only inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -15014,9 +15105,9 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
-   reservation, because it explains why one is refused. May use books/devices and books/counters.
+/* Owns the physical devices (phys) and the reservations: which devices share a phys, and the bytes
+   live on it. services/room samples a phys, and opens reservations, because it explains a refusal.
+   May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -15113,16 +15204,17 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
-   of a request, which belongs to no thread. The named ticket covers as much of the request as it
-   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
-   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
+/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
     memlord_ticket named;
     mli_cover *cover;        /* NULL: no request */
 } mli_reserve;
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
@@ -15205,9 +15297,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
-      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
-      alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity --
+   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -15871,8 +15963,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
-      so that the list is stable -- */
+/* -- the k largest: a heap with its smallest at the root --
+   Equal blocks are ordered by address, so that the list is stable. */
+
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -16579,19 +16672,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
-   calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
-   tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of its
-   tags. */
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call changes a balance and the
+   counts in one stay inside a shard, so that no fork and no report sees one without the other.
+   Lock: the row lock of the device guards the balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances, and what it came to. */
+/* A change of balances that a call asks for, and then the change that was made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the row of the tag; 0: none */
-    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
+                               the device's balance allowed */
     uint64_t tag_out;       /* the part of `out` that came off the tag */
-    int over;               /* 1: the tags have more than the device now */
+    int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
 /* Changes the balance of a tag. Returns the bytes taken off it. */
@@ -16607,9 +16701,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
-   Two calls may find the tags over the device, and none misses it: each changes one of the two words
-   and then reads the other, all four seq_cst. */
+/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
+   balance. Two calls may together leave the tags with more bytes than the device. At least one of
+   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -16676,26 +16770,32 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
    it came from, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
+    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
-    unsigned n = 2;
-    memset(d, 0, 2 * sizeof *d);
+    unsigned n = 1;
+    memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    if (sites) {
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    }
     if (c->tag) {
-        memset(&d[2], 0, sizeof d[2]);
-        d[2].word2 = mli_word2_of(0, c->tag, 0);
-        n = 3;
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_word2_of(0, c->tag, 0);
     }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = c->in;
-    d[0].out = d[1].freed_here = c->out;
-    if (c->tag) {
-        d[2].in = c->in;
-        d[2].out = c->tag_out;
+    if (sites) {
+        d[1].in = d[1].out = c->in;
+        d[1].freed_here = c->out;
     }
+    if (c->tag) {
+        d[n - 1].in = c->in;
+        d[n - 1].out = c->tag_out;
+    }
+    d[0].in = c->in;
+    d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16738,7 +16838,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                          call.dev, 0, block.bytes, rows);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+    return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 
 /* -- public -- */
@@ -17179,11 +17279,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
-    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    if (r == MEMLORD_OK && !open)
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
                       settled.site);
 }
@@ -17527,17 +17628,17 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         below the published part. A thread that only grows comes to this with every alloc.
      6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
         negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
+        result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
    its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared. A free's count is negative, too,
-   if a band check is due.
+   mli_home_store stores: with the slot's print set, or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts again on a way
-   that serves more:
+   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
+   again on a way that serves more:
      mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
@@ -17916,7 +18017,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
    close a record. */
 
-/* One invocation of a scope on one thread. */
+/* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
     uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
@@ -18179,8 +18280,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
-   counts that the thread was about to begin or to end is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or to end a scope, and then that scope is counted or is not. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -18208,6 +18309,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
+
+struct mli_scopes_state {
+    mli_u32 warned; /* 1: the first dropped scope was logged */
+};
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
@@ -18550,7 +18655,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
 
 static MLI_COLD void mli_scope_dropped(memlord *lord) {
     mli_loss_add(lord, MLI_LOST_scopes);
-    mli_drop_warn(lord, &lord->tags.warned_scope,
+    mli_drop_warn(lord, &lord->scopes->warned,
                   mli_scope_count(lord) > MEMLORD_MAX_SCOPES
                       ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
                         "how many"
@@ -18774,6 +18879,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
@@ -18960,7 +19066,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, 
    known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
+   */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -18976,7 +19083,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19433,8 +19540,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
-   that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
+   arena that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -19521,7 +19628,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
-        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+        &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {
@@ -19786,8 +19893,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
+   the old strategy; NULL: there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -20233,7 +20340,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        /* a call may have compared its bytes with the old marks; the second pass sums them */
         if (!again) mli_barrier_threads(lord);
     }
 }
@@ -20254,7 +20361,7 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
     lord->start_pollers(lord, 0);
 }
 
@@ -20419,7 +20526,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
 
 /* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
    can share a page. */
@@ -20882,8 +20989,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
-   bytes. Walks nothing without a logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
+   `covered` are for the request itself. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -20904,7 +21011,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* and that for requests over the limit of their account */
+    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
@@ -21022,7 +21129,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -21044,7 +21151,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
+        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21158,7 +21265,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21386,7 +21493,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21535,7 +21642,9 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
+       */
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;
@@ -21677,9 +21786,9 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* what the slot is to hold */
+    mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
     struct mli_raise *raises;               /* the requests of this ledger that go on */
     uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
                           mapped until it is 0 */
@@ -21818,7 +21927,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -21871,7 +21980,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -22102,7 +22211,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, it leaves that to the next time. */
@@ -22242,7 +22351,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* who answered says whether it rests */
+    mli_slots_note(lord); /* the answers say who rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -22287,7 +22396,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
     if (!mli_u32_load(&state->open)) return;
-    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    (void)mli_u32_exchange(&state->open, 0); /* pairs with mli_helper_start */
     mli_lock_take(&state->lock);
     if (state->slot >= 0)
         mli_bell_ring(&state->page->bells[state->slot].rings);
@@ -22301,7 +22410,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     }
     if (state->slot >= 0)
         mli_slot_leave(state->page, state->slot, state->fd);
-    else if (state->page) /* the parent's */
+    else if (state->page) /* in a forked child: the page that its parent mapped */
         mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
@@ -23079,7 +23188,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -23160,7 +23269,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -23207,8 +23316,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
-        *r = MEMLORD_E_STATE;
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) {
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -23685,7 +23794,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
+    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -23737,7 +23846,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
+    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -24471,20 +24580,18 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i <= n; i++) {
-        const mli_account_record *a = mli_account_at(v->lord, i);
-        const uint32_t generation = mli_u32_load(&a->handle.generation);
-        const uint64_t word = mli_u64_load(&a->word);
-        if (!(generation & 1)) continue;
+        mli_account_record *a = mli_account_at(v->lord, i);
+        memlord_account_stat stat;
+        uint64_t held, tickets;
+        if (!mli_account_read_locked(a, &stat, &held)) continue;
         open++;
-        if (!mli_account_word_is(word, generation))
-            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
-            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   mli_account_bytes(a), mli_u64_load(&a->peak));
-        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+        if (stat.bytes > stat.peak)
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B",
+                                   stat.name, stat.bytes, stat.peak);
+        tickets = mli_verify_held(v, i, mli_u32_load(&a->handle.generation));
+        if (tickets != held)
             return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
-                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
-                                   mli_verify_held(v, i, generation));
+                                   stat.name, held, tickets);
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));
@@ -24539,6 +24646,299 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/leaks.h -- */
+
+/* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
+   mli_leak_table and mli_leak_sites, which a report and the log at destroy have. May use books/ and
+   services/stats. Locks: those of the reading functions of books/. */
+
+#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
+#define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
+
+/* The leaked blocks of one site, tag, scope and device. */
+typedef struct mli_leak_group {
+    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    mli_entry of; /* one of the blocks, without its side record */
+    uint64_t bytes, blocks;
+} mli_leak_group;
+typedef struct mli_leak_table {
+    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
+    int lost;               /* 1: some blocks are in no group */
+    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
+                               are shown */
+    mli_leak_group at[MLI_LEAKS];
+} mli_leak_table;
+
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
+   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
+   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
+   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
+   too few bytes. The sums of the table count every block. */
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
+                                       uint32_t dev, uint64_t bytes);
+/* Moves the `most` largest groups to the start of the table, the largest first. */
+MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
+/* Returns a block of a group as the host sees blocks. */
+MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
+/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12"; with `site` 0 leaves out
+   the site. */
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
+                                       int site);
+
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
+   groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its blocks
+   are in no group, these are not known. Blocks without a site count by their tag. */
+
+typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
+    uint64_t bytes, blocks;
+    uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
+} mli_leak_sum;
+typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and devices */
+    uint64_t bytes, blocks;
+    const void *subject; /* the record of the site; of blocks without a site the name of their tag;
+                            NULL: the blocks have neither */
+    int is_site;
+    size_t sum;                     /* the index of its first row in the sums */
+    uint32_t devices, tags, scopes; /* how many the blocks have; devices 0: not known */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    uint32_t dev;                   /* one of the devices */
+    const char *tag, *scope;        /* one of the tags, and one of the scopes */
+} mli_leak_site;
+typedef struct mli_leak_sites {
+    memlord *lord;
+    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
+                                             the last dev that count: later ones are left out */
+    size_t size;                          /* the bytes of the allocation at `sum` */
+    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of tags;
+                            NULL: no memory */
+    unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
+                            last site that has such blocks */
+    mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
+    size_t lines, total;                 /* how many sites are listed; how many there are */
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the site
+                                    is not listed */
+} mli_leak_sites;
+
+/* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
+MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
+                                              uint32_t tags, uint32_t scopes);
+/* Adds a leaked block. `rows`: the rows of its word2. */
+MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
+/* Lists the sites when all blocks are added. Then sorts the groups, and finds the site of each that
+   is shown. */
+MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
+MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
+
+/* Returns the site of a line of the list; NULL: its blocks have no site. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
+                                                          const mli_leak_site *line);
+
+/* ----------------------------------------------------------------------- src/reports/leaks.c -- */
+
+#define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
+
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
+                                       uint32_t dev, uint64_t bytes) {
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
+    mli_leak_group *leak = NULL, *tried;
+    size_t i;
+    leaks->bytes += bytes;
+    leaks->blocks++;
+    for (i = 0; i < MLI_LEAKS_TRIED; i++) {
+        int mine;
+        tried = &leaks->at[(at + i) % MLI_LEAKS];
+        mine = !tried->blocks || tried->key == key;
+        if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
+        if (mine) break;
+    }
+    if (leak->blocks && leak->key != key) {
+        leaks->lost = 1;
+        if (leak->bytes >= bytes) return;
+        leak->bytes = leak->blocks = 0;
+    }
+    leak->key = key;
+    leak->of.word1 = (uint64_t)dev << 49;
+    leak->of.word2 = rows;
+    leak->blocks++;
+    leak->bytes += bytes;
+}
+MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
+    size_t i;
+    leaks->groups = leaks->count = 0;
+    for (i = 0; i < MLI_LEAKS; i++) {
+        mli_leak_group leak = leaks->at[i];
+        if (!leak.blocks) continue;
+        leaks->groups++;
+        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
+                                      offsetof(mli_leak_group, bytes));
+    }
+}
+MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
+    memlord_block_info info;
+    mli_block_copy_out(lord, &leak->of, &info);
+    info.site = mli_site_display_of(lord, info.site);
+    return info;
+}
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
+                                       int site) {
+    const memlord_block_info of = mli_leak_info(lord, leak);
+    mli_put_device(o, of.device);
+    if (of.tag) mli_putf(o, " [%s]", of.tag);
+    if (of.scope) mli_putf(o, " in %s", of.scope);
+    if (site) mli_putf(o, "  %p", (const void *)of.site);
+}
+
+/* -- by site -- */
+
+MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
+                                              uint32_t tags, uint32_t scopes) {
+    size_t sums;
+    s->lord = lord;
+    s->rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
+    s->tags = tags;
+    s->scopes = scopes;
+    s->devices = devices;
+    sums = (size_t)s->rows + tags + 2;
+    s->size = sums * sizeof *s->sum + (size_t)tags + scopes + devices + 3;
+    s->sum = (mli_leak_sum *)mli_own_alloc(lord, s->size);
+    if (s->sum) s->seen = (unsigned char *)(s->sum + sums);
+    return s->sum != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s) {
+    if (s->sum) mli_own_free(s->lord, s->sum, s->size);
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
+    mli_leak_sum *sum;
+    if (!s->sum || site > s->rows || tag > s->tags) return;
+    sum = &s->sum[site ? site : s->rows + 1 + tag];
+    sum->bytes += bytes;
+    sum->blocks++;
+}
+
+/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void *subject) {
+    uint32_t dev, row = 0;
+    for (dev = 1; dev <= s->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
+    return row;
+}
+/* Adds the sums of each site, or of each tag of blocks without a site, into its row on the first
+   device. `first`: where the sums of the book begin. */
+static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
+    uint32_t row;
+    for (row = 1; row <= rows; row++) {
+        mli_leak_sum *from = &s->sum[first + row], *to;
+        const uint32_t home =
+            from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
+        if (!home || home == row || home > rows) continue; /* > rows: added since */
+        to = &s->sum[first + home];
+        to->bytes += from->bytes;
+        to->blocks += from->blocks;
+        from->bytes = from->blocks = 0;
+    }
+}
+/* Lists the largest sites, or tags of blocks without a site. */
+static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const uint32_t rows = is_site ? s->rows : s->tags;
+    const size_t first = is_site ? 0 : (size_t)s->rows + 1;
+    uint32_t row;
+    mli_leak_sums_join(s, book, first, rows);
+    for (row = is_site ? 1 : 0; row <= rows; row++) {
+        mli_leak_site line;
+        memset(&line, 0, sizeof line);
+        line.sum = first + row;
+        line.bytes = s->sum[line.sum].bytes;
+        line.blocks = s->sum[line.sum].blocks;
+        line.is_site = is_site;
+        if (!line.blocks) continue;
+        if (row) line.subject = mli_row_at(s->lord, book, row)->subject;
+        s->total++;
+        s->lines = mli_top_insert(s->line, s->lines, MLI_LEAKS_SHOWN, &line, sizeof line,
+                                  offsetof(mli_leak_site, bytes));
+    }
+}
+/* Finds the listed site of each of the first n groups. */
+static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
+                                            size_t n) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t rows = groups->at[i].of.word2;
+        const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
+        const int book = site ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        uint32_t row = site ? site : tag;
+        s->of[i] = 0;
+        if (!groups->at[i].blocks || site > s->rows || tag > s->tags) continue;
+        if (row) row = mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject);
+        if (row > (site ? s->rows : s->tags)) continue;
+        s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
+    }
+}
+/* Returns 1 the first time that a site comes here with a place of `seen`. */
+static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
+    const int first = *seen != number;
+    *seen = (unsigned char)number;
+    return first;
+}
+/* Notes the device, the tag and the scope of a group of a listed site. */
+static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
+                                        const mli_leak_group *leak) {
+    mli_leak_site *line = &s->line[number - 1];
+    const uint32_t tag = MLI_TAG_ROW(leak->of.word2), dev = MLI_DEV(leak->of.word1);
+    const uint32_t scope = mli_scope_of(s->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_leak_first_row(s, name);
+    unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since */
+    line->dev = dev;
+    line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
+    if (!first) line->untagged = 1;
+    if (!scope) line->unscoped = 1;
+    if (first && mli_leak_first_seen(&s->seen[first], number))
+        line->tags++, line->tag = (const char *)name;
+    if (scope && mli_leak_first_seen(&scopes[scope], number))
+        line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
+}
+/* Notes what the groups tell of a listed site. */
+static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
+                                        const mli_leak_table *groups) {
+    mli_leak_site *line = &s->line[number - 1];
+    uint64_t noted = 0;
+    size_t i;
+    for (i = 0; i < MLI_LEAKS; i++) {
+        if (s->of[i] != number) continue;
+        mli_leak_site_note(s, number, &groups->at[i]);
+        noted += groups->at[i].blocks;
+    }
+    if (noted != line->blocks) /* some are in no group */
+        line->devices = line->tags = line->scopes = 0;
+    if (line->is_site || !line->subject) return;
+    line->tag = (const char *)line->subject;
+    line->tags = 1;
+}
+MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups) {
+    uint32_t number;
+    if (s->sum) {
+        mli_leak_lines_add(s, MLI_BOOK_SITE);
+        mli_leak_lines_add(s, MLI_BOOK_TAG);
+        for (number = 1; number <= s->lines; number++)
+            s->sum[s->line[number - 1].sum].number = number;
+        mli_leak_groups_number(s, groups, MLI_LEAKS);
+        for (number = 1; number <= s->lines; number++) mli_leak_site_fill(s, number, groups);
+    }
+    mli_leaks_sort(groups, MLI_LEAKS_SHOWN);
+    if (s->sum) mli_leak_groups_number(s, groups, groups->count);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
+                                                          const mli_leak_site *line) {
+    if (!line->is_site) return NULL;
+    return mli_site_display(s->lord, (mli_site_record *)(uintptr_t)line->subject);
+}
+
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
@@ -24556,33 +24956,8 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_STREAMS 20
 #define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
-#define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
-typedef struct mli_leak_group {
-    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of the blocks, without its side record */
-    uint64_t bytes, blocks;
-} mli_leak_group;
-typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
-    int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
-                               are shown */
-    mli_leak_group at[MLI_LEAKS];
-} mli_leak_table;
-typedef struct mli_leak_sum { /* of all groups of a site */
-    uint64_t bytes, blocks;
-} mli_leak_sum;
-typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
-                                its blocks have neither */
-    int is_site;
-    mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
-    uint32_t dev;                   /* one of those devices */
-    const char *tag, *scope;        /* one of its tags, and of its scopes */
-} mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
 typedef struct mli_line { /* the first member of each of these lines */
@@ -24609,15 +24984,12 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
-                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
@@ -24676,8 +25048,7 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
-    mli_culprit culprit;
+    mli_leak_sites leak_sites;
     mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
     size_t streams, stream_lines;        /* told apart; in the list */
     mli_stream_line stream_rest;         /* the sum of what is not in the list */
@@ -24700,29 +25071,9 @@ typedef struct mli_report {
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
-   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
-   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
-   too few bytes. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
-                                       uint32_t dev, uint64_t bytes);
-/* Moves the `most` largest groups to the start of the table, the largest first. */
-MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
-
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
-
-/* Returns the site of the culprit; NULL: its blocks have none. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
-
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
@@ -24751,8 +25102,6 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
-#define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -24760,145 +25109,6 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
-                                       uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, rows);
-    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
-    mli_leak_group *leak = NULL, *tried;
-    size_t i;
-    leaks->bytes += bytes;
-    leaks->blocks++;
-    for (i = 0; i < MLI_LEAKS_TRIED; i++) {
-        int mine;
-        tried = &leaks->at[(at + i) % MLI_LEAKS];
-        mine = !tried->blocks || tried->key == key;
-        if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
-        if (mine) break;
-    }
-    if (leak->blocks && leak->key != key) {
-        leaks->lost = 1;
-        if (leak->bytes >= bytes) return;
-        leak->bytes = leak->blocks = 0;
-    }
-    leak->key = key;
-    leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = rows;
-    leak->blocks++;
-    leak->bytes += bytes;
-}
-MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
-    size_t i;
-    leaks->groups = leaks->count = 0;
-    for (i = 0; i < MLI_LEAKS; i++) {
-        mli_leak_group leak = leaks->at[i];
-        if (!leak.blocks) continue;
-        leaks->groups++;
-        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
-                                      offsetof(mli_leak_group, bytes));
-    }
-}
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
-    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
-    while (shown--) {
-        rest.bytes -= leaks->at[shown].bytes;
-        rest.blocks -= leaks->at[shown].blocks;
-    }
-    return rest;
-}
-
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
-      has a sum of its own, so the sums are right with any number of groups. The groups tell the
-      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
-      Blocks without a site count by their tag -- */
-
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
-    mli_leak_sum *sum;
-    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
-    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
-    sum->bytes += bytes;
-    sum->blocks++;
-}
-/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
-static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
-    uint32_t dev, row = 0;
-    for (dev = 1; dev <= r->devices && !row && subject; dev++)
-        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
-    return row;
-}
-/* Returns the sums of a site or a tag over all devices. `first`: where the sums of the book begin:
-   0 for sites; for tags, after those of sites. */
-static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
-                                              const void *subject) {
-    mli_leak_sum all = {0, 0};
-    uint32_t dev;
-    for (dev = 1; dev <= r->devices; dev++) {
-        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
-        if (!row || row > rows) continue;
-        all.bytes += r->leak_sum[first + row].bytes;
-        all.blocks += r->leak_sum[first + row].blocks;
-    }
-    return all;
-}
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
-   the found bytes divided by the number of devices: a subject with more bytes than the largest so
-   far has a row with more than that. */
-static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
-    const int is_site = book == MLI_BOOK_SITE;
-    const size_t rows = is_site ? r->site_rows : r->tags;
-    const size_t first = is_site ? 0 : r->site_rows + 1;
-    mli_culprit *c = &r->culprit;
-    uint32_t row;
-    for (row = is_site ? 1 : 0; row <= rows; row++) {
-        mli_leak_sum sum = r->leak_sum[first + row];
-        const void *subject = NULL;
-        if (sum.bytes <= c->sum.bytes / r->devices) continue;
-        if (row) {
-            subject = mli_row_at(r->lord, book, row)->subject;
-            sum = mli_leak_sum_all(r, first, rows, subject);
-        }
-        if (sum.bytes <= c->sum.bytes) continue;
-        c->subject = subject;
-        c->is_site = is_site;
-        c->sum = sum;
-    }
-}
-/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
-static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
-                                      const mli_leak_group *leak) {
-    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
-    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
-    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
-    const uint32_t first = mli_report_first_row(r, name);
-    mli_culprit *c = &r->culprit;
-    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
-    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
-    c->dev = dev;
-    if (!seen[dev]) c->devices++;
-    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
-    if (scope && !r->scope[scope].leaked)
-        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
-    seen[dev] = 1;
-    r->tag[first].leaked = r->scope[scope].leaked = 1;
-}
-/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
-static MLI_COLD void mli_report_culprit(mli_report *r) {
-    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
-    size_t i;
-    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
-    if (!r->devices) return; /* the first was added since */
-    mli_culprit_find(r, MLI_BOOK_SITE);
-    mli_culprit_find(r, MLI_BOOK_TAG);
-    memset(seen, 0, sizeof seen);
-    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
-        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
-    if (!r->culprit.is_site && r->culprit.subject) {
-        r->culprit.tag = (const char *)r->culprit.subject;
-        r->culprit.tags = 1;
-    }
-}
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
@@ -24925,25 +25135,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
-    memlord_block_info info;
-    mli_block_copy_out(lord, &leak->of, &info);
-    info.site = mli_site_display_of(lord, info.site);
-    return info;
-}
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
-    const memlord_block_info of = mli_leak_info(lord, leak);
-    mli_put_device(o, of.device);
-    if (of.tag) mli_putf(o, " [%s]", of.tag);
-    if (of.scope) mli_putf(o, " in %s", of.scope);
-    mli_putf(o, "  %p", (const void *)of.site);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -25016,7 +25207,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
-        mli_leak_sum_add(r, rows, bytes);
+        mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -25226,9 +25417,9 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i <= mli_account_count(lord); i++) {
-        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
-        if (!mli_account_read_locked(b, &s)) continue;
+        uint64_t held;
+        if (!mli_account_read_locked(mli_account_at(lord, i), &s, &held)) continue;
         r->accounts++;
         if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
@@ -25398,15 +25589,14 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
-    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
-    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
+    if (!mli_leak_sites_begin(&r->leak_sites, lord, r->devices, (uint32_t)r->tags, r->scopes))
+        r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
-    mli_report_culprit(r);
+    mli_leak_sites_list(&r->leak_sites, &r->leaks);
     mli_streams_sort(r);
-    mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
@@ -25430,6 +25620,11 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
    Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
+
+/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3". Counts
+   several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]" where the
+   other blocks have no tag, and likewise "partly in decode". */
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
    its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
@@ -25511,6 +25706,7 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
     X(leaks, "leaks since mark", "bad")                                                       \
+    X(peak, "held the peak", "")                                                              \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -25663,29 +25859,27 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
+    if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
+    if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
+    if (s->tags == 1) mli_putf(o, s->untagged ? " partly [%s]" : " [%s]", s->tag);
+    if (s->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)s->tags);
+    if (s->scopes == 1) mli_putf(o, s->unscoped ? " partly in %s" : " in %s", s->scope);
+    if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
+    mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
+    const mli_leak_site *most = &r->leak_sites.line[0];
     mli_out *o;
     if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
     mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) {
-        mli_put_culprit(r, o);
-        w->site = mli_culprit_site(r);
+    if (most->bytes) {
+        mli_putf(o, ", %jo of them", most->bytes);
+        mli_put_leak_site(r, o, most);
+        w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
 }
@@ -25745,6 +25939,49 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as one
+   of them; NULL: nothing had a tag. */
+static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
+    const memlord_tag_stat *largest = NULL;
+    size_t i;
+    if (h->tags == 1 && !h->tag[0].tag) return NULL;
+    for (i = 0; i < h->tags; i++)
+        if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
+    return largest;
+}
+/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a device
+   that has less than a quarter of its peak by now, as at the end of a program: what is left tells
+   little then. If the holders were noted a little below the peak, names the peak, too. */
+static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_holders *h = &r->holders;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const memlord_stats *s = &r->stat[dev - 1];
+        const int device = mli_report_device(r, dev);
+        const memlord_tag_stat *tag;
+        mli_out *o;
+        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        tag = mli_peak_tag(h);
+        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        if (tag) {
+            mli_put_str(o, tag->tag ? "tag " : "untagged");
+            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
+            w->tag = tag->tag;
+        }
+        if (h->sites) {
+            w->site = h->site[0].site;
+            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                     mli_share_of_live(h->site[0].live_bytes, h->bytes));
+        }
+        mli_putf(o, " of %jo", h->bytes);
+        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        mli_part_put(w, &device);
+    }
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -25855,8 +26092,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes change places with the
-   holders: the totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the holders
+   of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -25871,8 +26108,8 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     w.lost = r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
         w.kind = i;
-        if (w.lost && i == MLI_VERDICT_holders) w.kind = MLI_VERDICT_anomalies;
-        if (w.lost && i == MLI_VERDICT_anomalies) w.kind = MLI_VERDICT_holders;
+        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
+            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }
@@ -26747,32 +26984,55 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes the site with the most leaked bytes; null: there are none. */
-static MLI_COLD void mli_json_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, ",'largest':");
-    if (!c->sum.bytes) {
-        mli_put_str(r->o, "null");
-        return;
-    }
+static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
+    const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
     mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
-              c->tags | unknown, c->scopes | unknown);
-    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
-              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
-    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
-              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes, s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              s->devices == 1 ? mli_report_device(r, s->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
+              s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the sums of the leaks that the two lists leave out. */
+/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that key. */
+static MLI_COLD void mli_json_leak_sites(mli_report *r) {
+    const mli_leak_sites *s = &r->leak_sites;
+    size_t i;
+    mli_jsonf(r->o, ",'largest':");
+    if (s->line[0].bytes)
+        mli_json_leak_site(r, &s->line[0]);
+    else
+        mli_put_str(r->o, "null");
+    mli_jsonf(r->o, ",'sites':[");
+    for (i = 0; i < s->lines; i++) {
+        mli_jsonf(r->o, ",\n");
+        mli_json_leak_site(r, &s->line[i]);
+    }
+    mli_put_str(r->o, "]");
+}
+/* Writes the sums of the leaks that the three lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
-    uint64_t left = r->stack_leak_bytes;
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t left = r->stack_leak_bytes, bytes = r->leaks.bytes, blocks = r->leaks.blocks;
     size_t i;
     for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
-    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
-              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
-              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+    for (i = 0; i < r->leaks.count; i++) {
+        bytes -= r->leaks.at[i].bytes;
+        blocks -= r->leaks.at[i].blocks;
+    }
+    mli_jsonf(r->o,
+              ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju,"
+              "'sites':%ju",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count), blocks,
+              bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left,
+              (uint64_t)(s->total - s->lines));
+    bytes = r->leaks.bytes;
+    blocks = r->leaks.blocks;
+    for (i = 0; i < s->lines; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    mli_jsonf(r->o, ",'site_count':%ju,'site_bytes':%ju}", blocks, bytes);
 }
 static void mli_json_leaks(const mli_json_writer *w) {
     mli_report *r = w->r;
@@ -26796,7 +27056,7 @@ static void mli_json_leaks(const mli_json_writer *w) {
                   leak->samples);
     }
     mli_put_str(r->o, "]");
-    mli_json_culprit(r);
+    mli_json_leak_sites(r);
     mli_json_leaks_more(r);
     mli_put_str(r->o, "}");
 }
@@ -27032,7 +27292,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-GKHxQFloIaikamb7SkUVJRT5ub6G9+t9yW9cBT2DR7k=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-IlhhIbyeSF/ME/7DNZ8taaS3NXYnikZqLJ04W0EDPvw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -27054,527 +27314,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3683] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzWR8ygmhJfiSmTOumadJ0"
-    "N+2mTbq7XVWb0BRksaZJlaT8WFn//c4DAEFJTnt6N1uLBEEQGAzmhZlBWBZFvep2F/FClqGTpZfzujuNyyvvy1kC/2LxZ"
-    "f+4/6x/4Q+xUi6zjUpH8K8HlaaD3uAEK6X5VbtK/wIe9sWX8kieyBirVMWsbtc5jo9nJ6fiy7gXn1z0sU65zGS7zjSBf8"
-    "fiy8Ojw+dHVOeyTKftOvIU/h2KLwcng/iQ6sRJIvONr/Vnx7P4ufjy2fRiICXWmqVZtqvO4ETXGlC9i7jcVa2fmGoEg9u"
-    "4zNv14sPDI6w1m51Onx/pOtufnV3IWOIgnw/6/SkNsig2BjlInsVHF/DF2bR3mmCdop5vzt7F6UWSDMSXxyfHyckzrHRd"
-    "5EXoLFO6qBZxIoXjvn/tfAe3rnC+k3lWCOdlkVdFFlfw7Gv5a/yPpfM+zitdyby6DhFxAvqi4OtFmeb1KimyouxWyVxey"
-    "5Aeq6rYrfZTLFk/XV0Ud90q/W+aX4YXRTmVZRdK1vP6OltVSVlkGeDddAqPu3WxCA+Do1JeD7u38uIqrbu1vKvxbdmNp7"
-    "8uqzrs93p/Wf/fazlNY8dblHImy6pbyukykVMYeZ0WMDN50eVHMk+kv7K/dSHn8U1alGF1Db2er9cXxfR+dZNW6UWapfV"
-    "9SJeZHF7H5WWah73hRZxcXZbFMp+GN3HpqbXkD2msqggWhT8sbmQ5y4rb7m0ZL8KLUsZX3VsY8XBWAIb2jxZ3B/3g2Knu"
-    "q1ped5ep6MaLRSa7XCDey8tCOj99K34sLoq6EG/TC1nGOCCaIlHBn24ly3RGDXbhy2kMv/nyGgqTsI4vlllc4n21Hs/T6"
-    "VTmk9U0rRZZfB/mRS730utFUdbw0jrmqQrTHDArhTmcFcmy6qrBr4plnaW5DAeLOwfQJZ06PE5ebTBUft4tZrNKwtgWd+"
-    "uLZV0XuahkJpNapPliWa9o4OoTw9YHH4Uqowi22Powkgv9sFvG03RZhQDQoUKdMBgA1jjBCeLOdZp35xJRMxzQfXzXvU2"
-    "n9ZyRhzu6SpZlBf1ZFIDVslSl4RwnUQ2Cb1bqo/Z0I4Hz1StjnAZEt6qS06gul3Ky2hoc4YfdQmu03U1UWn8JS2G1KKqU"
-    "8Lmq0+TqfojLozf8L9SYyrvwcKindpbJu2EMazHvpoBIVYhzJMvhJWAhQ8RACdeWA/Dw+nAhkjhLvOPeza3TdY6wxPd/Z"
-    "15g6cKYr3dPz3repxmn9Rr2g94xQ5/XkcMf7zm9YSZr6F8XCQ32qhv0+vIa3nbiFa33qUwKxnxC2/WXybyoZL76QwM+0i"
-    "jAU75j/SJV/gwudTMJ7IsAp7/sQFfzlV7fIa+tIfXVFMosSxdVWg1v59ApGpyE7iMtsDHwud2sQkWF862u8sDz+GaFow3"
-    "77dnGkeKENTTnLoyXdTFkKgdsTH0Pm7GhQU06evVb2DzcBfkGcQ5p7naMTTWoFg7fBLDE5Wobqa2HxBTm8RQA13OQyrTo"
-    "y/o6TvNVA7XnRy1MopHqrvUcBISDNdYVrFro+0o/69MsIs7pRx1dhRsjlsO1NEJQyU70Vq8GMA1p05D1Wm9otdpbzwet5"
-    "UC0iKimIk794HD3UmhGCqsGX1vPD+2mbGBscJ04v79FAK+DvKjljmm2mz5tU8cjQvkA64lgll4ugaY5U7yOk5quvqzTBf"
-    "5Wy2to514E10UpRXAl7ysR1EWRVQ5wBqT829QyQNmCRzGLr9PsXj3FYn/YjC44HeAKuQZ6Gl/KbVKq5aodDFhNBa3fw40"
-    "pxNf8Bp8JLzQACCJ9TZ0eAeiX8npR36907cHNnPDQ6VkQPDyyqS2tGeD4WEari0iWJlZq0SPuT+NqLj/H6Z4DddrBf0By"
-    "CbC3Di0XzbMPN1t8hGl3T4Brz0AIAh5n4e2AO7yNOfYUIZ6AOHILwtcqSysor+8zqahNg2H9oAWQ3tBeD/3j7QVxdGzaB"
-    "Wl31ebuajE4wXNrue6cbIahjeqHxy1qubFW9CeDi3i6i98T8ljViunOaiSm++3mNmjtRksxL4hbHv9Jr8eIAtguS3uuAF"
-    "gaiRoSvfPbat22eSX+4TETOyI+iUB0Dm1Ssm4WfXqzsllog+EDphGm4nRlCFGL1u2Y28HxI4zfas2pruMsM52/yIrkykY"
-    "8mvmNVno7cPWxiSZK9vuw6fPKPdlBHtaaGgKItljylvBhaltweqxvSVxOm76h7jvEP6ACXUMJsF0Y5vI6r8JSLmRce0h9"
-    "SJYR8EGU6eDHG2APBMq5vujPShDotKjAH1jtkO9A6d8kOCe2aH1K0NgaGTbnzGUMrz0umV3EIEsDGjTCaOtF52K1TRJ2C"
-    "BlBVUO/G4m4lACR9Ea2pSIL1ayZI3rm9H5PslUjB1Iy3BT0LGElzWE5Ih4gdTNiC8sH3EkntZYOVNl+u4sv9hwb/Ppded"
-    "2MMb4Akras5ZBIXE+J/0oA7w2V4tKVN0DcKya9eiis++zigPpDwQK49cpStlocY4ubwnRn8lLmUyfI0uu0Xv3+lzbgarX"
-    "wu59e10A2ha7/iFKAdZTUaWoqjW2zviGn62C+bIkUlkWluMqSuRc8P3SC3vNj1Ruo7vtCPTp6Do9OW48AnvO4TuZ2m7w8"
-    "SZGAT4IkfokggEny+ofHU3kpbIINeAAYJ+oSOMIiLqEW3juw/nwNsEcZbMNXDWyBZ+4gSrQadq1K817KWgY1z5gbPMOX1"
-    "Irim/aEwqSvg8tS3m+TFM2LdOPBrJQtkX/3KuLXHlunbbqhpFT1BVTPoPO1F2YxwCqZp9nU14qTzcj+tAqnvh6A5Kspea"
-    "BYAhP9z8tLh4buKRZkCVwMXNsG9sf0kRarIuXikS+iULMlgxjqePI7cm+QzOPyjzDNI+4JKWLwTZAMaQIOnb7T79n0+Ln"
-    "+Youd4Bsd6z14y3lm2nIWgn+D+C6tVp+F9vPj5q1VI9zw64usqB9nVzQuwCjmmgvDUg4ZwJ83gmi0bz6k11V/G6m1UN7i"
-    "FWt7jK1Oou0znd2DDABEP69Dws3uhaxvpczXrHt9dooeM5e0bTQ9R/HoljKnkJU4AUod+nGAI1qYz6Y5CXz44XaNtp3Dc"
-    "ISh3W6Xhr/jrXCWlnpNr7aMNkRC0Hhjt9Xb3VBDGzZ7gi3Qf711Euc3cbUhgTbWQ+DCy2QOs0eMBchO936oLIlJWVRA39"
-    "Jy/WUGTL0i+4XCn2e9m/kOsYKxCT/xiMmBW1LG2du0nqeNGap7z5PBdRzV8Z1GwzWp6L+/hAePEBNr8RojXqPUbfAn/hi"
-    "iPrWgyksQ7FtE0iwAnjiWJMjOpBsIbnepTurZZesZbqKg1TS1rKaz9E5Ojbn0SMlPSphqNBqSmk+MORQmmeyhyhy6U8r6"
-    "oxsCj9iymWB9xpZ91NiyN+wiwy27Wb8Hf77s9XqHNHwQqNuo+5g1gyw52R9RN8jKAboEoUhPad+GrGqTEP9OV5/9nqUFW"
-    "QYRmnpAY5Dnd0i/jSCtxfsdEnoCjBumASqSaOEdg/6zDq7jxQ6VQW8NkGEN65Aut/3hzW80xghSKJjtPzLFCiM21tCm8U"
-    "8RjqmcxcusNn3ZmsNNG8H/hxSDnwiK2exRPXCX4Q7eIQP4BqHnzrXX78kj+h",
-    "uo9/Uf+ibJ/xoSu3eljAGLdDVVtt0GLJXGZE9IrMBl0eXD3mcm8dE9p02Uom99nkjXMQ6gsRll8aKSob6wGMy6not6alm"
-    "+2OT1bMOIiGRsF6Dr+e9sG/WHj83ChpWuwTdoVHNwixE2mxYbXH1jE8Putd78sz+gyzaX17NHTAGmM2E8Q9OllojcXwb9"
-    "02O3JQhosx9aiup7bBpe5w07WHh1FFfAg/Crk8+02XdNA/3261P5R94/bL2PBlcHJ3hjloxe/9j0bBKB392u4E/Rytv4I"
-    "CBt0mrvqLfDiLau0cDs1OXqM59CltHU1Dumu4ewDvLVFtkPamuf53BgW2l/h7wt8zQppkCG0mkapujUUMNKBHa+rHbIBm"
-    "Qo3yVPADctN2wCba2da4Ng7ovm0kcfA9b0HRqIc6C5O7bnO7hGHIUH5PBAeyXNuj5ssHxdT4M0z6F7bQlA8VpnwAJZey2"
-    "gPIVi7uUl0BV7x5uEYaNUDGzBAu3gW3bZ9VTWcZq1VVLapVS7PJs75dr5opk2B/BxceevaNe60So2JMwN8YY3QuENB7eN"
-    "SUvi/U6mK6f8+kUMU82EUe8C8/Pnjz1nVqV1f9NHlkz1nkV7M+1RZ5Rj1oZoe8UCojGdb5vbPyNHgQhlxChuor9pS2/ZQ"
-    "lkPs1YHWUdZqtGT/TvKWm8LSHr22JmHwA8wF3ShPDi4ORLoeIOv5UOy5ZqAxIQYoNhWe4j+m5Wr2DibJURdCqWysKcMCG"
-    "7pVIbxTZFON9gYfeIxuk+dIiceC3qAjuunKxokSwbafUjegeq2BqBn8bXUOlNbDvtDrg4BCpt/WOFuW8EHmyr3cXuTbEu"
-    "fwm+hac9ChaP/BaHcJY+pJjtZGl7IWUHb9YZn9Q5j1/LbYFIFF/3dO4OqtU1nhmZAFnnSe+27ZIRdFlvbdeJ/wRy0Ow9M"
-    "EApeoJZoEeDoeFPs/vJCIua1sbzZW918zFLvhpZJWofSlMxuSaN6alAMlIb9yI7wZ7dmtneKtQa9tVe8/hI6Xi2NgaaNm"
-    "ebp4lFlTb8eZ3Fp7J1krLVNlURiSIsyL2hyuPGKVQHXXYfNEYpSqXWmHG5UxTZTMlZKtk2s/8+Z8r5w0mnk4ihuUnnrOk"
-    "kWV1XkkoOGe36GupQqwvmEkgMogr/q7fMvWu3wpzdaUUrD+dl8cP7POXD7ZB7nl3J6dgAF/9svTOVNmkj4xDSu4y4Q3sj"
-    "9WhVBTWhQ3VHjX5wtdNvoy+GefyjqOHMiB63pTscpcblMJZrESymcCxDA4ksor+fSmZaglpT7Xz4f9J8NK5ZD7mrhpDPn"
-    "CkhADtWWOeAPIFstp8EXPzU3Tlo5tzhQMmdWzrzIpkMnrbH8QgKywDQQmjjIG5zbuGr3BL4f59wJGoxTxWiwqZxlBV86O"
-    "1jAwB4B2xePwe1awrfubbB9xyUMNb5xaLnW6bXcDb63ABKAUi0r4cg4mev+4TdqYJ8AlSqJMxk4H6Dz2I6Ddljseq0KkC"
-    "JpoIZfABRk5hSls0hzaO6/RXENTU9LmIUFOmw6cVkCuMhgdQ2do2aY+AgAYjUvbisnzjKEWO3M48VC5n8aRLp7NpA+6DI"
-    "Gk751ihmMtFg8hmffoiyqasAYpJp26H1aopQBD4FEVoHzohkfDFgAUsX51AEAPRsMhgQPM84vtsY5dF4h1aNX3s/TWd3h"
-    "+9s4uwIUL665Bw6QVLoQzqsqcTIZ30iakOs/CSgQ2a9sIL3DewYQre+5zKY0U1jxkYUYX4GcCdOfO5lBKhjYFFQBlEChy"
-    "2wGcGKnSu9qCWR6jlDHZufAB0El+5O9J/ppd/81CTKgrCzmahRWye7uv3BAWkO0hqULrFXiL/aMh0GsF1bEUE07r3yiCH"
-    "CJ1ABm/uW8AFnbib/AlnCGgCJhxdyZLWGiiWEPbfzHWRVqxmmhQN3WIviT8GAstQHynksYFu8/g+ZvcKL10JCMQS+KJCY"
-    "SSDNH6IfoCZXgFaK70xAeJtmywnknikmw+0KtFhZiARRAYu50tWkhqYHA+VpmdYzNWWhD0iwCL5MVtoVwZZEs+OJ9UeJG"
-    "MoBQLrBxa13yNG2tyT9JPOLLFgw/4L0iGnC5G360Whq8QUIxQ8rG8lIDVuCj+Z+nayBmbcwvFajpxevHese8CPhPsSyBz"
-    "OvZBbpMjAIJkuLHgUO8YTcuIBeUX2yiwZB4Bun6WA5r2xA4Nb2CUCdZXi/ZSEgkgToEQtXl/998kQzagspXXMJgeYsfqG"
-    "qHq+2Gzzvc1HWq5QV8iGgA16ZO55IANJ3i0k7/LKkCUt3u41ssAIKYJzwxINtpyrvr0e5+/0kBAlQqINqt7nyny0i203e"
-    "aTC/KAkgoMDCi2cB1UoQo7UX+KdFPyVetHrzQZdQDffenmkf5oj06KuCh4SVjY7GAYThq21ij/5/6YJXHCyDe7QG9N4U8"
-    "rS/nMrkiuxF/37z02U8+TqbmpYynbUqlimig6ubPzc8FUNHW5FABzwxeAiKkKOpiBM0f/gK7155/ZSjkt69ehk7f+Vv6F"
-    "dKJfm9w5HwVOG+IIjFZcliHQlpKuEcWCyQWgfN9gULFJUqs1JlFfEkC+BczWSegFzLJyVUtJSrR+lX9+D8uCOFOVZdpUr"
-    "tDz/Oj89VsmTMU/pF70kczANqLoxtPsqtY5Ys8euHVwXUxXQKP8kVFt2il8EUBFWuyEvkipvIZrBqohWYqr4zOP9TejVc"
-    "GSMZ9cePl4wu446b8iS+u4Y63c3zfH6Yzb68KMplf1nO/lPWyzJ0cBIohAMPjnpUkvfol2RyiuYT39RerDLDZ64nB8Ql/"
-    "Po3O43E68UEtzWD43ldFAUDJ/aBEAldJzx/yR1bXUBxeQ++Jl/kiWdZ0C7++wJGGlcBBQmGhwXLeGxUh9k4oyIT5es2dn"
-    "NZRLm+dfwJV+y5eDA2IC4kgVgOb1sE8rqDg4QEucddSCpoDX8D9Jd77a/PqB3xci1zPUBXV9wsJsJA4OhnBioRpzS/dER"
-    "eErguT09RR7TT19vebUpi6SzPDviijg186vbtxr3sad2eTzpODAKBSe5U/cl2ARBpVDw9u787t5EFdvKf2vP4JQCoqHx7"
-    "ih4cKIAxsH2ZjsyHhugboIBiGxajofPriUycLU/rFblws02z6MZ0C4sHEhpde8fCQAtoBCoVSLNLkKlxdpfk0dGkmXHET"
-    "Z0tTby3oyyH0ZC8eXUKnO941IDNqPtD/0O3wNQDID+OO29kxjgVo/jU0mDXjCJ6Of/nlYEIDgBlzPRQFSJf2XT3tyzyS0"
-    "blsXvLCX6adhxYIfIaBeCOjsYtygitYJRGukTncSYMy01zPu4LacgFAQNDVDJ48wB81aApOSST0z1WDgBL8fXhQ9aZyUc"
-    "9DCVhCV51+2GOQQkX4gXqI0Rf3f4MvIA4D/oqrdFqF44mAwYbjcU/Av4lQvxOB0l4FrVD38YIDE6E3PQ2Yf+UR0hpvlRd"
-    "YdwyDos9AL1c0CBy7u/YnAlZEON7rC/r/ZO03gPg3w0FU/iqTQBAjXKzQS1opuUYqpxh5FQNhf7/gi70oMkWeKouWub5E"
-    "B08/9IoIesUfELppXJQ5PBUyoJ4Hi2U19wp8oVmZl7LpGaxjhMZD1D87g4IA6NarOJl7XiFiJLYF9AVHDh2RuPrH8STa6"
-    "8H3ALTjfAK3neg7IGwB+nMXouf7a+tLfycaoClAjmt2ExU1GIB4L7K0",
-    "HiHUVOfHMGm5gne+9sOmWM3Sqzqi9qGf+gsva2QDsPCgWDedj2jl5gr91LrkWoxzknFOVOjWeinDvd46lGsxz3X7kshzH"
-    "p2/QvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6aNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo0IvmXAYp"
-    "Fv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxk2xQ0BOTA3NCq4rsJQe0"
-    "CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKjYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr71BExAMK"
-    "rW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9ihb2TCQ0R"
-    "4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZYYq/pmgrw"
-    "whb4TSSY0G4cCwDb/7tRcL8w1/GCt03N8vz3u/P8G5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX/9f3fvw9"
-    "YDkln994YSicoP2pcKEmShNUboGUC8F0/seCVILxeeDeqImmbPtDtjzRf+pOzqPCUEJRgY5acRPcswCVmzccKNQCFEaVm"
-    "QF/HIEBCYwBiLwF6vNUD/r7SpYAyUAu6RRBwb+AG9zChd81U6YnMCCRiKeYN2b0ntCRiNANRNGJcGcFUhYmaLFPoeqAyx"
-    "peX0KQLAkui+IGDtXyXsdZUxj8ah+GlRnBKfMBfWk1XDftZAvux4P2e8JOgUtA0MmhUn1+q99LcMw1ce++1PN3zxZUv3k"
-    "VA70kheK9W1WqNjyp/+BI44lU3eikMkt6Ld0Rb32lGMHoX/v3iV1CtAlC50svceydWNL5FrttDsgqI+9JGXH9NTd7jgys"
-    "x1+i8iUmln30eUUBWsSY1seYSCF5CRJsoc2v2vZQAZvDr4aHnd9tvE4MqtdJjekVrAjqT+jNcuxkLTIgrRDgaivrDjmWm"
-    "kZKMZ7iwxlvEgkGki+nvR/NQc5otdqk/kZqZLDdmEnSAvVRP2f5+yjIWtAcaqneA8vCTA19R3ja/Bdix2MAoru6AFM2A7"
-    "GNRx8uwQbwE+qlaHmVAxlCWF0tFzVNEG6iLQrCvibqi5+olJafoDxIWmU7zMlnkemjQg3n0v+XRQ0K6JUzLHHr2GLu24H"
-    "sP8AWRejDx4/H9pBET8a4L1H4Ov4DLhSHp8KQ3Oe+BvjUewK//x+g7DkiRd2udYlO0SAkpWg8G9MDQ/zd1tGIRIPwroBy"
-    "xuPBnkOGATof/ZmGwCn/I1w0fuG7ZFaQawNlgNJ6EV/CMIFZF5xWJa2htQGL/HpbNeKIJbxAEpt4Lr2pRXCovovNCI5Lf"
-    "sGJFMHALwntT+7oJs1DaBOVfuQcIc3EPKi5Jz6AToTvJeX/tN3K1EeljUQLNflOPqwmK98IaWT8sRT0uJ6harI1wS2NkP"
-    "YJrnvetdSwrLRk1SEHWSDWbPr57C5oMqgr9ybgGzSu4jStV0lMl2OEIBZxsBthGUxlfVB693KUX/JBuoG4CiIjvMz5Cwb"
-    "RYXtRQoGVIbE/KHNtDtQZuURXUwhnyiyqSrSF1+8PqvDesut2GGml0rCYC5c3lArgsdKAD19iPGDuFN/ADNzgAvMNfuKU"
-    "+4j1dQAH1EQvoAl+AHj7gC/Ar+D2kmDH1VWtsa6XvRj1rdQR3kb0EW9BeodrgVao538ct9DRfyqFuyKwSVYDgw1/mowXA"
-    "7G7I8ArQWVTjSxlwNiP6AT0hRuQ8K/HvqNsP+75NdGMydlEjfgy9LUTRifjVdYM5dWUvsG1JKd8aVw6TAHqVl+vhPTwoh"
-    "XF/P1fji6J+M2hjc2Jtm/Svh4fVowYIzKAzA3WE+Ar8stNE2FsP2dJFLSC3qIyKnhsVvWpU9Nyo6IzSQEHpV8EYx8F6Qo"
-    "HavqUdDv2CUa0AGFfM3+hlxKoq4P5gAS6LnJbFmpf4GGhNHZBkVHn+RE0esldcvvjxLvcBzVzUbjfnX00jf44GPfGrjI6"
-    "eN0Qwr9pEEPsx8iR9XtLnD7gQgJVHZtnWvhiDQjyJnlB+rdE4ODzpBP2jp7kI+odP80k4Dk4Pu3QNJQMoUZTqEwetPllh"
-    "J1+jk5J36K+dJ6ti474+740Oe+Hg+Hjtf2qQqqrY1gDoIoOLwrLHYq9Iqa5RGVOlTwL0ixtquwHIH4gUiig8Peyoe4wlf"
-    "Al4+KL2YE395fhp0Os/7wa9w5PNbntqxMHRSRg8P/I7OXZWF/ZOj0MM08WyrIavESP3nx6e9A5uZWsgxQbk62IBEH6Noo"
-    "cRWaG0lMYiBnPnP/2500dLN8wN7mUfeLVasH1/iPC4k1X0oizj+wBdFbwVDzT8Va4FWrrGRlNDOxUvshEQ6NAineWwBBR"
-    "dFAvPHzZyVcm96NaKqoCCUAZ3cHvnP61AbmL68bQaqomBjozTCZO5EkS9ClAVhCqRifTpzyIBqarTP49gRBtreQYtEXGa"
-    "gTrwLfqpefPofK5aP+ujPDU76424VqgqaxP7jDCg4M/CglmClHYe9fQw5thpfGE8mzSdv4+yTtItafHAAHLki9l79HOMG"
-    "H0EF/0ILNmbg+wMUwBjMIT2vjtHGeXnLrDN9YZkqkDhl2q9piLzURG+62bw8aG2dsiAU3vJ6XAvBgoIVWOBRjSP7E3Fld"
-    "T9SfMr6A4aiv+JCBANhK5B3QO6rccFCAN3rVkj9Gk6Hiuodgeij/0/9FtN21JAXGlpXqDJcKXV/RrkjmU+3d/fU1dkE8k"
-    "RGS+z4iLOXmSLeRyVo2BwHPaFtGALKxnFClVGvcfGm951vfj8EGQWgG1wzPAVzfdKslXaU8V+hxvtdX7uHtlt9nGohz5+"
-    "dqODJ9C/+HxwtL+/QIGVQf1eeoqPxN3nsPA6R9jkwWDz/b6isaWxVUrgVDVM5Z4EcrS/X6LFcrlAe6UB6m9beyd65VCHZ"
-    "1kByJQf/OxPUKUVBVOJ4K5TH6j1/5RLcBq1JMgrx4ujc0CFswgZ0BlcdXiyfTakq95+J9FqYqi69M9w52/0D9aVyeUT93"
-    "3CT09Wd2hFcYAAbj4EotaM6DJvW4LfyDHIxzKulqWcENkigmbUgAJkNoHoT7uJ2b3nDxvCbiEZsqMa2dFQre1xLr5DSyo"
-    "88Cdi7LJniitqErf2+yN6SlIlbtCzt4SLNZnFusIrgfS5HTcsgZq4vywHg/7ARYWtA68akJQ+7gZyq8DDD8l4Tx1wrY+5"
-    "l0Uu4WWQcVyujpTVasR6Lc0dHJ0zTUvejq1cHgpNDyg0MqukY4bZ8WLc3HIFCOJ1CuqqBOXRqg8jYicPV9zr0oNKNyYIP"
-    "3CjgTCw5nu7O/DyrfIOQZ+n3G6mQS4NhGy2v18zydX6nj2wtMYqejxwye+RiGzVZLne3Tm0VzZ6qVdxDjR61yxfAwEwiG"
-    "W1DCpgPsXkAmRWdoX7y91Xfcft3Nmt0mX1G8KDG/PVJCtBrzayH0sHVvv0wNVVJ6hGGdy/MKuZUFgT9KgW/wT1ba/WIon"
-    "E/d1GcGUCzaBm1lqgmHKniu78A6+ZB+TzT9Xax81RXm7D10iwXuPGjF",
-    "APfeFVxKa6fdzGYQoG5H1//530YDlz0Vo4mbyRGYpb/PF16HwCUqE2ycvg1wLEENdxfV9dCrxuBn2vFjx1MaqNoGXJEzE"
-    "Ux8MY9AMQy0Ayziv0qvTiBghIq5Bajqaee+GKVZ3WmQxj1UX+9cMfPb4iQWb1VxxyjAjOwRIBhTl6q0VJIdHvKWgGd3j8"
-    "9UaD6ByQa033ZJQr4aEvukc+ykG/epK3U0B+yLWODF3cKwJysQPSBZ1/eMAuF2igIGhBBeh9lrpClxNR6Q1O3BDr+8Rya"
-    "C+GPbdNH84GAlECsaSB6zcbW2obhHNYA+bUZXrt+QD4t8WtLF/GuIeA3A+RHICprRX2q3o4NLfEloxeCpIRGbNwt7tU6k"
-    "277Wb4uGLIQj20d0vgY0r/6W0a6OqR3QuAss+bJ9gJfwSa/nQKVDKUlgyBRNPTT1C/5K7aMhPS0ZGrHKOYrldATxQ9BBE"
-    "EXbwD9DB/yUEkEfaDP0GKDiyE3zy7RLjktOH6sA6Q54GCLuACSGJxwEoa6Sbx+lP4CeMxcGxPVq/aMNYWB6hK5kUH8aD/"
-    "8snqEgjwUc9f0/3Xn9B025r0tGrvqYNeEEUueTN/jaQZOk/Ca28SonSRs0WwqfTTAqvgRjz84armKqCYj78DZfI7XvPKW"
-    "zmrXVbwJ01HyqqNfWp2gYGjpwhvX5oZXlF8e7FGk8CI95XCxgCPlpVGlCe8QzTD5e4PY5DNkbryCox9Y8SCejlPPds6tR"
-    "LsGBMcLk5l1JQ2QSK6AF1XhEnsoT6IhlTiGBSK55PkSJfRnnoqEtLW4MpuLKs2V6Gm6kqg07eKr46aEt7AQQKPWj8ZbYC"
-    "b1WX2N3n/8FAD76pjdRlnNVz5xDcO/kPTYhxbGmtVPkor2obmT4X0g/YF4juF2Osp0QFaqXB+yanZ9YHkewQUELWpao5V"
-    "QUC36/bchwd+qUriBeC/xb9oINTCBhHyBfASZOaN8KCaVZvamJubqPHXHNLk+ZZ1KCH9F+lFHe31DeOwraCGtl/K+itco"
-    "2l++TLD4FeS7rVMMK6ChEr/1UUz9KwWuuDnLloVFpO1lh6ARHOTyGXiC46D6gngFejrsVgAHlKgF3q9YDh1Fl/IzAVY00"
-    "XHbcUWNBEBytscgw0/60vuChWsOkWXFRwqWjVV2Yf7Bcoc7nWxrKS71lXRgzK0oVLzsiflAVcBYsnQgIri8wKO5oiKkat"
-    "accnvakSCgnpJFMxOSYgogKCDtoKMyHyZHPVC5LbqiQCoJletzrR6IWxFFrngkHETPgVIuAetxLD2CJWQsAIQNRxooUGX"
-    "LrJlGUppO5fMa9tOgjZFwkLLra7XmNWlNx67r9WrMIlI+12RIzXhrXT0WEepAOXmdyzM2ZXYwIe2OqyO0qk2HK4ojb168"
-    "z1JuS7trKg3UdoVK3K81rUoLmqjGhnkNuq9xxuoV/FvU+/A21hxRgbE114qRcbFPQI5pRcVT8yVIZGJ0KoGTkUfmwi9i+"
-    "Vq+ELH0DIR8phswM82iN/YUuAu7iPaiMQNFxcouHZqAdHqYocDACFGW4Ax+xaqwyRgu4+FgCjmboJABIZCyJQ8P4wiFQL"
-    "dmTqXpbwVDiCShIVXxvlV4CKxVLoCmo/RlsyfQ16DLqzEkE851gp30EL86L1zi676qD0ijYvJ2dW5Lq7RyEAereiJvlzg"
-    "yqeQMxNghk3QrrTyZIYeCNB/KuwEapF9Pd5P7wmC5IFbxdeLTFZoGMVqI5C08XsUEYYKDBf7HReHTr7ocIvLeh2qcIsm3"
-    "kHrU9WnjhdvK0yjT0JHBpDzf+y09SaWah7RmWKjM60DEGFgbH5YUes4kxt62TlbHQzEyZBQqF0GkI/Uh4AacOjJHCiOo9"
-    "2Rgk8abEXZauI3T7mvsKQllL8lNIKDxyfoc4z1rj1+27gMu5TIlaMc9AsYAqM/lSzrzS9BkfWFpFhm5MvsXEhAx1sSHT/"
-    "5wjbVol2zaeXveXYPnflVrp2SGAFONnLLENCaw5UcK1xJa+M6ygkbzxs9zNI3d2ywr3AOwlxgX6qwpt+wRkuLmpOwenjo"
-    "ibaQMuN4Z7wkNhcC8lnBWo42EagIU8A5O7hrPSy09YacKY2ptXiMVCgBkinA3vzhYU6ojUtzDUxpCk+ppaIil0bF2aJE3"
-    "ZKDNTDyIqNL4OQtXu2+w6BvDHVrmTVQ7SN9gF6llARuo0tA2YJ2Y130Moa7aXrjon8PXnLIL0oMlNWCOGIaFAsJotWvXi"
-    "mAQwH7XAuoq1JTAFF+ARPtUHYdWp4coeEMevgBdEaAynQWBTYLjD90KxmXCYyG2A2Gs8kSiTIXtkfIpdSs2ylYNtlQA6l"
-    "t6ilokoXIeOMIfQYSEElRbJ5H5z96c5ge5Ct18dNioV/uYKnWin1Wt3kyo7lYeuTNMove8Ma3Nxf3PjW1q53NRjQVvlft"
-    "NJZDuFcfIf9TU3Xy8OA17/VgoQEaUD1hilG0LTYE1rrZEOceJuP7Ce7xvahBb75Y1ii6WidkuEL5WeMOI38AVfbZZjOr+"
-    "R9p5J4aUd2DZuaBjviP9qxR3k/gCRknoqbG6NMHjvNBd3mgiBjdBfTjjYTqa0XkL+55x4wXmBGFUOdEtRKmGfSfQhSbAn"
-    "sLGUTc0o2LHbLGeW8EYkAhpI9EQcd5KEIQuOGn71XXmvlSXQw+iR1rRHF9mGyxUAk8G99lPsmHiQi/iz7I9gpru0UUYgV"
-    "Tjuw4VCtW8C9nCqE7TLrC2QZcFFMTf0fhDNajIg6avuiGOKzV0CAAmUjR9fkWNIfiFjXUV6jfvEWWk8vSU3ZoGohLSG+G"
-    "qfGIPPGpAkY60IXnt1bChtx1nXtjOeGtzbwdhGL0pioibgCqXd8Iw796qAgpCPlshOzpQBCp3GXCsSbNwm0ciZTvv7mxH"
-    "IncCTtWj1UE5B99TVh+PhN0y4EWKLzTji8wIQdYvXEgnLBDD36Tg2g/91H9JfYYnQgWweBdneRg5wc3HM3gPXTchLc4Wt"
-    "AI8a75Qq0EDfjGWrwFzgs0j5loXtyGKlqBftfiG9xm0TEvwA3z5fUF6GSAAGQAkWfR91QSfPfiXx/fv3j96uO333949c2"
-    "rH+HZX/pAS3ojGX4ffy9+2mjIxNawNc7g0FW+w/VCoAGDaDbgpSrjvWQqZD+Q8Q+SrJuluAFRD60UGHrmB4t0OrGswYiN"
-    "vxEjBxS7keW9fh+tn5JcjBQa/qbsa2bfGSsK3gdVPUwi7ycv02E+5B/XxKr8x45wAb6DNZtInGWE/g7jeIId+sZLddAWS"
-    "NnWHfqU/IQRWSm1T5cKVL7u6JDDntBTlX1BElDTVAgJfa/ScSdrLTfMld9J4g/n3Ce2ai59lGlUATa1bJpa5qh/TTFshU"
-    "Ijwhn68VnhGbEwr2LbS7/17CYnw+hmFdWq2qYAANNQ0Z10yzHM7Oijj3KsBWMTRbcZXfCCdonRXdMvPESKTDlWZiLbUdl"
-    "uUsW/bb1346Xji2a+0X3Qagl6r4BVarina/Q4rf2Nr6XGG2bbPTVjqAEylujPl2kI+fk4mShf6iygGRh98tRDh1COo6Zz"
-    "DiugHrCaEq9DkvuT4hozok/9T+GuN7GiIL0KgzNj1QIeGNh+edMXUDG136RY4aoKpZbL0StSke3fgGzTw3HjSGyJ72tAD"
-    "yQQez95TQwdYMserAwVaEYOmd5PvHOu15qx61PQmS9emk1s4FE3SEpw",
-    "U4wi/5rXrFCwanMbu9W+KKJWf6gsphAe0cRHxegPNRoXoppshUUastPxoEPWWDbD5gr0Ml/mKubI0pX+UW/rSj/h9p9y8"
-    "Y3pDvgNiv94yeyDNqNJfaHICk3SfiLHHnSpQ2cT5cX+8EA1uUVTtTBNoGO7Lo1bnu+fEGUweBZEuvWn5puscir/I9yho4"
-    "COpqJeyAD/G9qyxeWFQzTGFWoGYyFwpyNtXg3pFj5r3PVBlHPG2I/JJygvrXKyN7idsnlbIeO8asKmSBtXsVMGC+bkJ4f"
-    "SVG2Ftgp0QdQC67HZPFO7fHquf1kO+qc9x31klazWGDJGGw9V0wIocIZvoIOxvW/pnMGNCkJQwU7iokzlLCw6nnF8PR6Z"
-    "T+vNO+Q6OmDM1AOmzTIyPwCFGkYXZyH6VF5L7o16huKiL25NjBntvaBU4Y4wlrkdHxLK8VSO68kYAxiv6tY7jA+jvT2K1"
-    "g3Zyyut6Ne75e0OEKt5VmBltV+bgxiP78GD8EVT/dqq7rFpEEZTy+uwVuDJTSClCZvrC5KGdsRckmko7NnhNpeW55BafG"
-    "OUuuNJREOFBRePDyega9942mER9ONxasUEoOiT7g4G+MYfNhAF0oZu98D6sS0DWuJeQyNrLAWocuJKvG+44UsQgpiVPjx"
-    "cV1wDjerMvF8CSbS4cCWuGqb6TiwpMvElf2dcTcbLetKJ3sGkx+M+qq/6UW8C95G+69MdjAzrDTbqDVr1BqreS+1kbEXQ"
-    "vaeoOYsRL5EJLXCrqEarvjHH/APdP5agAqA9/j6qLWIFiLhUoUDhUlyhJ69an4e8Pl9G5y9H33j345cTP6SuvI/gDUZ69"
-    "HF6iSEXS0WCCn/4HsNmzPjmJmwgAS1ad6SPHVkGhGUwG8t2KCD1SAVaQmv1XkMRafsOZ2vu6zqgKPr2rLwU73BSsvG7ST"
-    "d6udYesLPIWhJki8p9jjOcYd82YwnF7xeMv/FmrUhDRFUsawcailKhJgZGZDowIgHBCP+N8Qm9iZgwwucIZTs+8f4P+VL"
-    "72ouZDm71tFc03rUDxnITitCKZdj0MW5RdHb4zZE/aTUUJmVAfsy0OP5T8C8K34fGLXeopbpyov310dI3ouZCYviaxpfq"
-    "8SHIrwS5SP2ygqJ9J+mGA/aSTqyWSTYZzzCuodRrRNmpBegia9+ECdYUCY86itKZxM+yYWNmxdWTrmxWIxIpU8t4df3MO"
-    "80YOyX+LTnCnvqPwyfHdY2/QB77YjBh3lBH5yW/ed6zyORF9XgA6hVaAERNoYgwoaxqrtiH/Ya8g8jLmxRPU1zrYhMksn"
-    "fFIhcs2KuafC9Z/uDGm8UD2hmME+h2BVQbVbUCk1UA0aho271qEMRXXq38xr+ll/pd+FsissVCjZoPQfa8TCRQCcgFDD+"
-    "F6y78lugJjG7+yvvkjMOoVMSBnrUfCLo/eTjWRiO9RIsLMoKPse1UeVUpAEmCR722YUpelDMYHLQ1s9oiEyqsXkbTMSm2"
-    "gra0eBH8gGFg+OKYAxR1qC1LV2pml8BC8/FywiuNipTrMuP8DPU2FSUGrG85GR8BWIeFMohDaaG20XAngjcPPlBeJuycM"
-    "01nMzxtW3uT6PeUO4kA/eLWeljbD0Oj0FzDFFOuvVKnEhp9grF5ffho6g1QW0i9w6YH7vcF5m8UKu0YvIZDRru6cmRsmt"
-    "btuU0QKUAMiOyMuvLwsNIJSWAaKGsJKy2JRnUvAyKnNVGCO0J8pkrEzOj9EzsaRbUazoR+HC7RGSXz6katTUgxnyHRVQG"
-    "0AO5lA2d0zpn5a8qxhc2A5gadCimbFuuxlkqHc6h3jtjFR+Ie0EZot1pVrMsAbmDELTJJKyqY8tMElF7Jx/Bv3ReO9V6T"
-    "hamiPqCT0QsGJL9sIoq1RXDN+bvg42TZJF2Uaoa0j6hTgNF25nWRX1KuQp0qDo3MMAcwu+jJ+vtjydDoQL3/3V5nAFd7t"
-    "87qqArY+1P9i/f3gafG52WDqbhWcOXrzJjwBm/08Q7MbYmt3sb3Dm1pIppuxOLbUXlTaVkVSKhiEoykk+ZQIDJ5s0YueX"
-    "gwe1t0yQvQt3FsqSBkjPpABmYo7K/VjrNGKm0mCBozQaVzlhAL+0F/avQJnbIvPVNAHmY+OZfdcVC8VI7O6NuMbtzixmh"
-    "uGGRDDbylrD7k6SYP6sb85nbRiZado1WzDam93SS1jdH6ptYxjYw6KhbyG9y7QbYEcrIVDonW9kwn6SWb/Nh9yzlo3rF9"
-    "9kVjmWX+z+k4VpZwkY8L1CLKbmw3q3cFahf9S/Bq6ooU43TZP7N/6Ibp6AZZ0l1OzuKO9hDHnYJr8qxGPTke3XkxVFAvC"
-    "aUoDhxXlGRmukMPRvM4hbIUSOropoKm8UUXGZrhaTd1NP5jhujvQHXc4mgISsXhxzf1OJ9M/O43WhTQJULWxr8fox+0HN"
-    "L444Ew8p1WBW1p5G7T8Q3RQ1QRVcbdtognyNFm8Q/K7cGeKvVwAn0BCKJYVI3cN8CkrCyTaitJr3yy3ARuWKHBIh9Z36C"
-    "lQWkTMV7LIccHtEbAIqoQv9HtAwrZ5cNd8w7ZXePIXyl/hcdaxFlMYLHU40QxcEXtgAXtzZrAcRBaZgABkN1gisc605PK"
-    "OLEhHCj1igHuQetATgy9pv2c1FiEDMssQYgyMhNLufqb8Jug1DYLE7102Hb0QWdvrPQuPY8/JTdWzBdFWhaoHuwGNej12"
-    "LH1LkcxNoNGcfFnLDKj60mcN075COpAW32+AyEKd0Ao4kFQxINwAUu/lhol9PKhpdvcNWihiqxkUk+2hF/OPoH7EYnZew"
-    "FhalHTljXK5UsS+FGea9XVzlBcGQY3x5QQGzuHxiMKXuP4EzXZ/6YsYzo+sKsTldBcxRsJ4MhnABPNu+LTxs4oQ79eI/n"
-    "WVrrxuN7eIa+bHXLlhpagcJqwMUw5nZHui5il1GCFVso+o15QE5xYE0y+ZXVcNz5uUPe7apywRDqZTEQGIufXErXPHgWY"
-    "JxEjGWC3af3X2mNIYrHvdzBrBKOJ8/noisR4CiHxW/ubZBm99YDUU/pYijg7O+n1RuMM6X+KEaTwI7KJqDzFDHoYu0Ud7"
-    "k+Aktkd7qORDSoyu+ibioOJGLQqDlTFhqEIjH4DLNCecdrXDObQ7dTsHfe1tsvlnf5klIfAsQFR0AxoYwH6C5XCJWkYfY"
-    "WmKXsKcYuADJZC/xH0J4XtMvro6STvvsBY0N+Wsrx/T/4MIIK4AaVxxBQAtMdIXKBaR28B91drxE29yRw1u81GVFsCyrz"
-    "lYl+oC3aRkDoSYS8X0IM8vnH99qcBSN7/jOelnEWuyoDvTv6ncdPG5oFWoYuqB4tsL9d7aaa5BZ5FA1gBYIpdscKmQtPU"
-    "Wrh26nq3FWO+3CWRFbDsI6DmOUlglG8BlrBx49mobkEBX9zfx796FVt+PsO42QJ5C+QF9VH8jWKm3Op9VumARGDwB7pTm"
-    "LXNATNLdINZbi/ypVnkHbdir4AVNb8U2YYXDNyv4kYT5/Q76Xj+hzxXlhHONHQfpgK9JvB6fx9oazHGywkVgEzgvUVJJP"
-    "Makyi6GOQCRDIxi0B/fosmPI0qiQLY6CIHoStBAyI3weYT9DLANQDo/xpdoYFts5D7ZPUvtDOt0RULnRqbwgo4sfNJcLD"
-    "PHX+OXG10SBk8WWZ8yAM7aGjwqgibJVYH4fOtv+Hw8aPnvr+NFwzjGn",
-    "pJiRxg2DAR8Ao8fpkVlTTPzS4aNqgGvL+vLrTrxO86laQ++XS1QjlqFb/T5jtvxYa8LB7Z/Htkf88XSDYUJ/6r2R7w8CV"
-    "sFOlXLTYNQzodyisMKOfrVkKsJ1u5z96ouDLMcLe3CJQv0sMDjOqvGFWbw6Uv4NI8o5Xo1pbjkgoI0L19UaEo+iNuIaLJ"
-    "5QMeLD2TvE9NoaDQW5Rg6iBF13GXs3W7o495+M4273xUAWdPVHyHRToDPinp27wu/pHKW3s63iO1/ejpVn1N+aBIqVpN2"
-    "V5ftFDDynW6QbNxLoF6LKVntyNW7CaPOAbllYQ3gLYFVIrrXfAL+gHUZ2dtEMZXP9a0D0mAMKD5mGN0oiol41sEIhk0JM"
-    "kUrgmweEIZAxqXLhUhJizN2MrQ6/J88SD0NM3J1NbeW5L+SKLJ5oZsnCCENP4nBaEvCCZ7O15ZrcULfGUuyawDS/gGxIr"
-    "HXGHsKORoIPun2kB7jW9cUD7annjdbFfJs3pUh/I8B34sxdeNFVcLz5wbI+9cexRJg0JNJh+rZpSkXKj6bY3oktFOB2Zt"
-    "DWCkiLD0Q/1wr/HPcd0QdK364WFw1DMJeXB33ZMYMqF2Wyy9+2D8y3L6vNfrws/FbDbh7KwdHVKI/sZW1TuseNefTQ4uM"
-    "QqAu0IZIF6qxBbe6aB/0sk3El20vnf3bAaNnM5+WfZO+gl+qEeO8b0ZffR5l36o6OSEbk5Of1nO5Ayez2az0y79XGAfoJ"
-    "uvX7/+uhUp+oPJ27Htv6RFagSfiQS6YZXz2sutHLm53uwH2efSy9nLANMaYhiZAutRb6RDyrpHPSAL5C6LQ0Q3Ij/s9vX"
-    "eB7Wgcw3Xo5Me5hrw4jPMoKxB3THhadiY33ncPwG9sxWxy6MT2e+Lv6Oy9BUstL+l+Pc7+vsN/f1Af9/R31fw19KG0Eaz"
-    "Ul4ARIG4t9q0QA4CZz2rFI0zIIR3Jef4qVX85bA+OyEXM7NdiNH9ou70/aFfdzpUWSV1UeH8BxtV/af9XhNeQy7aUN4Du"
-    "Zfa9nK4B7ztdHyRH8BlxwWZ+e8VSMo65wxZIMzasPIvf+WNIu+X6epwDSrFaO+Xqe8j5giMAdebNOyDoM000grU7/xc43"
-    "jDn8kw8Y/2C274CsMcXW2d+E0velUMYn2HoNsnBweUut/yxpCxlIlf692dIEMZm9Hu5e4qNkCf9uWhD5CBr/7FspzF8k/"
-    "NMbzWNSsE2D8bwbzqDEA/YhdCSir0rpRJWsGHvEOQ06z+AFnrsEvKGXZMUzMAj+vkAAd+dHp6etzrWU8PoLIgde+4VUke"
-    "tyudQKVrU6MPVHyjlVOoULnNGm/hHjxuUO3sGVCeUSsPxkkPJ++a3FHyv5wgTCuc6lalQ9AhfayHUTP2k7/gk6YNt6FM3"
-    "0tDmhYAvPPoRd5Er3Kvy8hqKoZWOn3ZPUUTkJVapHx60hNmtYzL8+ikp/gav1iqz89dUf4Fn5U8CuyOgAUF4MJEgjoP0m"
-    "seWSLTzDvt0nVWXPZ7Xu13+fM9cUpjrdzPOE1hSnSXlyMJ+REOEqd/NO7ztE9CVXQCRdZMm/JTLFeTC4q5nkc0vtidbPX"
-    "xILd7qYACs5z7ZoAFUFMr3szKV03kKz+rhlb8a6c6P+8P5biYnNejKirCPCo6fRMYrAjOR1yT0yJZouiOWz2vWIr/6v5b"
-    "TFcCspcmBkr0hmdlSjHtjd7FyhAKCVse3tg9SyyYcvijNpUygFXOMg+DowBEpjdJKeNaqg6BboR8C2PhKsr/TUc2fI+x0"
-    "VWTTjfGhHF0Uy5RIwdywf0e1QHnUfBBzrK8J9Fi0ijOenCl7yuumwHX1b13RyCJFmI1TichKBdhtqfcNIq2uplSImnl0B"
-    "bQOVlTj1wFrPzBDw9o8u7xDxq77dwYvxowtQRUqAeCzI4GNRZrhvpjI/ah2kiHKLpbRj2Ko9EPWQgnY7nAPQ8z70qBM3k"
-    "m/oE7H8ID4ezOp1MO3tO2idqTiJOadyTk1gqjfYgxYeyE2yWzlmq2Wut9h9rsO+SUBuJWRsBb/ykbNw6j/teKLfxTqjMY"
-    "NPn8p1QnLwxtHxCMhIcnxg1WcfSelQaxN6zOtMA5rIBRK6KbXi8zL/9PK/VZ5Yv+ybNnz076p/75+XlvmEcgHv8nh+v+M"
-    "ZX4f7mVG43fUsYUlfWJP+DlnWdUs+k8HyORN66sr0gfNGnVVAI1txccPXd6mEcNuHAveH6IN8+PXbTzyyaNWgOyl1VLMJ"
-    "e8jHC5Uv4Ad76UJC1zXDR0410JCnBZ33tut4sPBeZp0xnaoGaDtLd1W+YPMEMxJsdrf4LLEclC7gwbb9U4n6CJrtEgc0u"
-    "DNHRBXyjK0LQvalQz6TQGf8ggwqB4WDxxmleAU3hSkc+ZDUwhB5+gl4ddmuExp4/V3d+nXezv8Ahez/UWpQTVvFIn1FbJ"
-    "HLoVOvgx3/U5Za6sNpyPxu4iBrjiRhaeDgq/aU4bI2QadTGNGu4alCnudXGmLrjATF3wg0de055CgU/ZfjpBZyYOZsduR"
-    "J/4cNEnqxzmXzwZ55MIVsRL0LqBRE0pBxjScKoMsEILP0jf3b7oBsfAguBP3zg07UQ7hXCEakYZzf2nQX+ARTlIn/3jXn"
-    "jYg++Dro0HdE93Z9u7xWx7rFa+4p0nhtM3Uu/54dBLyWds5Dhm1OApzE/m8cd4OjXX1fICIYNvFMW13lz6eCEvUWhQd9x"
-    "GYk41wkRXX9Xirhbi77l4W4lfK/FVJf5dix9q8X0l/gtM6hvJdlKLmX27seuHGtiQV/pckhpW1cao2lL4kc31gJ31jEnU"
-    "ozdwZVR6y2uk7sNvlDlgFp1DL3RikhnQr5z3MYCD7GFKGkwCqyp6RQdUwRlFsWlL4dkxOozPcDdghpZ+Mhf01L/Z+HBC/"
-    "mXNcywSMbdzBO2QaZGVu2Of9qM1aZtF/eHsTLv7DmdA1jjvKm/Xn0dw0e3jpe+vKuPQrP2h2G57TcZgzKs9p4pDOlB6rT"
-    "f6dOsiiVZ5mImsqPBwHwBzgScY4cGZFHHyOivi+uSIDSuZLyhPOj74Nq+fm1I+g0qXHw7MAxX/tP2AfXh3fYGjrXY+QR/"
-    "l7aYoYf1WaQXySnwpQ5g9gtvRRMUXkwOWkkfoybOJFcukSsI5ruexutOZ0XlygMGdZTQrCleXOCETMY/S8RKmezJMAoQf"
-    "lEVqFkRCyIclGOGJp3k7vZGFfvieH8JsBAxKrLlErNFJ0rHgAqodArNXKl+3H+I9VOE9SfW5Y/ocwoobOcEaACO+e4Z3B"
-    "GJd//nEREYmDfvJt1JA0QDqia2Of4Un6KBQmPPv22qkHRfrSYgld6rGr9Woaz3qNR96XVmnP73wmn2THO1uOUHyY05una"
-    "SqaioKEhfhqK4AEx5fL8JL9QrdmbOS0PSkydNH3t1kBLzQXt/ag5ZPB+RymcOC+sgOUgqTTRiWtyHjoss3V/lICw1zi/h"
-    "aSkNnU9whrsQNqB0UcuS3Uuhyn7sV/Vhmq3fVdo5GymlTUSBDPuI3MCdT/6DHGVD0aXIajvfR+T3VOitw2yk2p7HgoWKw"
-    "2DHHpUhNeacUWasZXR0/l2K0Qk5ZMTs5nZLE7nObK3W2q3Ro7S3diytyoBlfdfqTiPsHFJLu0FXtXicyJ8GTNtV8vzVT6"
-    "miGZZQBl53TyR/kRG4l/hgmuGEHEMun0DZczs0qvkfoDe+7XQcETQ3d",
-    "q6jSq+1+gjmieHmOctx1uMfM9FfAFpbdrqCGFezvJ6pxYaW/nnev6JwikxYTEyEloOpEyBLgZ+6DqB4m4iaciRkaFQm8o"
-    "Ag1k//dxhJEFTUAqYzy7BmHNmNPdFBGIJfa/Jx8CnIJaw/z3Da1YXnegOwS8k/Ho1+AeZcL/KdejZn/8JLSv+iHWIKZX5"
-    "rO/biVnCpZljcSvXSaRPlSTQkdA4HGCTtBGx9T0x8mZ7np3zBBER76kkzO8aeYoHIaJc0ma1N3xBVCmP7SMoTQ2SK1Cbw"
-    "AzH7tlQLIQ+eRjn0kz3/sHsZczCWKqlFqPGIuuDlNhkzE2Fn6NDg9Pd3fzxRlGjFByhRlSQWmksjDvf46tDptqBb6i7Vr"
-    "xucRt7nm/TYD61eteNoXej+jQiKYToFWVQFGo+IGUI5MHMZFl4b88f4nCOWX9Ayw5uFB+wlRGJNVbmozu634CCsigvQlQ"
-    "w6zOg5vPFwxcKXJJ+WvwWpNVLQSJrCqBqIWCy48veA+mkeob9ADO66hXOY5sGcqV9fA5DA7JzJqTC93U3DurOoxEZGPeO"
-    "vpY9vW5kwFJOaNvyCCEjVqfzMFfq1PWMuJJDUwji18LqNiiI6haOAalqpqqav6cYQmlGoET8O40x9WwXIRUeX9/YI81Iq"
-    "QZQOdNz/CKqMY458oY2JlMuqRV2dln7zD3dwQBvmINZ2JuVCZmDEBosymEUO5FQ/IRZ2vPc6wL+gMCaxsTiikHHs1IO+3"
-    "GB/aoOnXGyThBWVQXcRJWt/jXooGdq6PoRyn+kQY8vCns67aO3mpOc9iZC5D89qkORzJw48RznHyksp/5CNlK3yFTzjrD"
-    "dMzzVeBK6RIg3CrWHHa1KdMlbIp0lwinQiY3cudT+hUm06TEOGFCfhUffM2otBXnA8uo2MMTafVCk6bs3KUB5bjdnTGHH"
-    "xMVyj1AlmDtZaqiCrB5zwDjdEzQQuRDgYzJ4MIlfAlbpebvHVJQOmcInXkmH4+KrykmWB7WhKVyixnDxaQuGfqGR1Rw5e"
-    "A8uicbXxfrP4kAamf0ddeC2qNT6TqUfPyrHn5H4XPAi+fyEpnZf3BVxNmYhGJXYngqc1oJgUfZhQB30vgmiEGpSa663ve"
-    "sjFyS3sZsvXwmsKhDEfsNkILH5TUKMP/3MjPr1Ax3yXgWfGrKhhVycYxi1WEQjr9rF6I7yk2qx3+Sp61durc3jA+q2FFx"
-    "LAi2NCERzOC3F9hmoLm/t/1SCUp5g/XLBnFE1EU12G7pqb9el6xFvNBdc4sFKz91kv/rcx5dzUjOqa0NTmuNr/Jjiim4h"
-    "rZOh6dXYHsJS1FoMKTL6xDSBhc3XJTCP9bay6UtwtG74StkKAdni+kUxKLkupgNyDYw1rNZoQWDz2zTQVMda2nOELtqLm"
-    "lZ+RCE9nuNGZDK5Ne64Q9gckNkT/yMTEFYiAlDe7gb992gkdNZmrLbpwkFNiN4cy1IZEjc0kwbx50+6DbCe6G7rSgE34I"
-    "piIXlEVfrZHoa0zCD8X/pDM9FOuqon+p21laRz+pPP11Mx8/bYmeCoaVvTpIQdIHaHL0VwLCGuMY8tpxgmdn0q12TUZm3"
-    "rhiwDhZLxvn1sgKUI/OMzWe2jeyZ5rbbyiFTGtPI4rXJjzFYuV0gf0r0doC2le31DOR4qEY5Vl60O+NemHZTQ+OQbM7Jz"
-    "UGxMPjEV2F5qtxh2pQqT8Jx+pS74G/qaL+wDpz5bdqd3IWtZ3LxnTgtxy+WanoGZUmKeQQz0qwEAAy7NrfPivIwkAriqX"
-    "gY3s4pzpuM1wwLpoMBnuewko8M2PzZI44WuGbISxhGDy+qHFYLCs5RTF7mJMgTJnG6Yo227EWHtcV7xCVzNaFyuhni0wF"
-    "ArEbE1Qxk1E+raKqSTVQqBrNArIOrco3T+Wl/Dhow5OtA7z10FIrsDOl76LMywoffljUoOSQ644VybR5SqZ6ynynFGXn5"
-    "Mj399IAwYMbuwg+ANtZhKroXvHwEHupfxZjbitSstJml83KBN6Kn2cRF4fHajkBOEeWoiTIIsRDNAoT84mBx/YLwGG6A3"
-    "lIdcRe+fBQ4vjOiw4U6njQknqMybdK6rOdSGNHZmjE3mpLqEMlswChLh8WjZ2O8oCyea2YkKc9G8IockcZuArK5ZNz5li"
-    "UtxHfY6FkppilOvXYp1CeH2qALvx+XzU4m6sk4njANDZQCp3xyOiVSjcgb4WMqmPjmfreeOJTEM8PqHaoT9vcTjKZgZ5X"
-    "y+vQ6hynB6JerLVk2TRAx+pgd2KRjNhKGSpvbN1eMmqNtZsE+AWMpG/WzxiWCO7z5lbqmxLkazqrdTNPjo9Z30qRKWEEv"
-    "6a+UPIXMvyCNcv/alGoMTD0iIiWaFm/dCInwVEqK0N2UC8x8GyXMmxRZ45ZSmAlGJA4Zj3Yulf64pqOZiDAs2G63SIDSt"
-    "u/S5S/yxqk7YZCAyfJQIVQCnNCWiumXVoP/4Exzs0wGl1gFmUtlewbzKeg81aJZZRGOqPB3mzY3IC2MxvhHkVorIIYh6B"
-    "e1C0y98jEbH//wsM9CW1ZHeFNiNDc2Nqux7XJKj8Rq2RZh0ujket2Kc8IHXFd4qkTZu+ifWrbI7yBSXtJUEuZnmcYRMvL"
-    "KEbrxojXC12bLO/ANAoqEtdeSVS+RI/VVFzA7SHeGpr2V5QprETthGNyg+LzNALR5wtoPaAJ7cb8CzSTqDNRfnqKo1G6d"
-    "WzfNTvlIFCrfXEkU5Qnrc0SoR8eujpX6qt7lAGSLpEw550IE9sjG1BARWNAtFIop6sKEiXCHGFI9g2Ntk3ykTjiZoZMxm"
-    "N7joYUTrLnxeMSJvk8ohHu76tbBQZ/6Jfdrqp/1pyjDLVMHajS6QwtoagUbyo8OwkrWae4k1EWy0i5KoKSTnGkQXRKbTb"
-    "9WXGfjrcFAtu58+cdVnK1u1VEGztDOarkzQzMeQaKMTqC3Xb6E+i85iFz4CHzs3w4Bw4CFfBhBL+TYXO2gFLylFWBv2BO"
-    "Zv4pNVtkdAJshi5Gc4vVX3tztp6hX8YOQ3q105BeIQnYan97TObc5JgHh0Mr0bA9Fwn98ISJGd/gfCzxMsMoN0ZllolTL"
-    "B2w+ZQIgtXvp96u0ZxH2UH/ZDQI+9oCvspBMsAExIChuFsNchwveSaYCS39mZgv5d9nQF0oQi5VZBVTCRclGig4YTAhem"
-    "I8qDkzqsE3vBUgZPtrxf8uyFHyh7b/Z9VBd0/H9cW/yRXEYjfNBtd5Ti7rI7R+h/gnwuO80Ti+hn7zkd+4+XiJKh9m7yK"
-    "L6QVpe5SLhjnGpdbUkETemVwdoHeMOHIzZNlDPLH8w/m5+mXV16fDNpTDDbI2fKnJDwbLd69GbxgCafXPtJ57qnLHPXAt"
-    "48LL/BHjwr8rS1ElIgOjA0k3ZzsKiAdqjKqMNhmpkAYKpTfeNn+sjZjl+5xFTPvjMd2tyMyPf4llu5Zz5A8bAt9K7/XSe"
-    "SB6O5huzK4x3MH0tKKxKGbYjDOOCACwaLUJrtmOyDRRxHRB571hQsxWQXgET+Oq/lbt2QJQBeiQPhCjHE8bRHeczLjT46"
-    "noGyI6xhS+oDwiO85mF+2HHE/7kbcjoRb/sg8JsE7/CejYsDLvcJt6QoKq3lvLMNIXRI5xNrF8CtjKWSjzZsHCbkrGHEA"
-    "aai32qDUQVna1F5MY0xgM8maW/ts6JAGjAAuAgdYB8Bg6OdrrhdQ6Zs",
-    "4f0eek7nxoT5VUuUtyVEXxgDNYboTUfMmOabgE7UOCi0cNAjzThdEUUAXQFjqdjBQWMQaYXNyrbYEGL7QAHY/zxrAL9B/"
-    "38gLFX5XCn9Ku+8U9F2a+5THAoM8V6FeNAqDmAEl/0zzrVIFyXwAVbehlaqs9o612X01X1UzXyCtU0tBc2dCwOyUMw7r3"
-    "SVa7o1gFzjU68rAKSDOcRhTZMBBwWUu8MbVrQ2c4Clh9nKPNCVeoFetL6wbGZsNXp09aUAAompBo0kBWixFRw41gJ/U0x"
-    "03SCqemWDda3AteJIw/GNU4sYMtl+rjkTr0VvcY86tplMNJ/hok4yVimT280bLZPw6XrT2oVItyWYTb3r3NaNHCTxqpJx"
-    "FZJ1r6w8wgI++11xtEe9RNGj2h7Gaim+A+s9EDtj+SKgxrZKmss6TNS7Uw6Qhes9sYjmXLVgfiMWZRUjYicROOZ0KHOtM"
-    "+dE/tPvJH35rMge6XbgezaWiE6LiR25F5UkzlTz9+i55wwLNzpPbEcnbGEs1mGCS0xGAi/zGf8X3gyf+VkbGgkGurid59"
-    "m6M5cH9/xX5Igr4VVqilkd9rPnLpxANYQrSQKpXlR1rs79e8Ta5UzKDggDw8mAmPEkK6hTikydnDgycxZ7aZP5XGzZPRV"
-    "nZIiUlk0aRdkoHTpL/nvOPYWgRt7XwNyFz4A5tF15ap1CwkMqYudBQ1BeEB+SMram5iCCUW/wpKo/E21udAcP/XJgDWSB"
-    "OYmjKXvsuBqr/cff2M41QTDkb0N885eD8vbvlkkssY4xlobKXEE1LancXQbMz+/Q7EotGnot0NvKIOYOJ4+ywn1axN5RP"
-    "lDjFPkTYyoaUEAxwt6bqCkAO3MWiGEVU/wmrnv58Jz3yiGmY1Ddp5RE8zgdTawR5Q1eSUpCQwB//xgIg84Nw/0Pp+4GSf"
-    "kRc89Z8cBPJOJl5ByfA4qYOfRwUfWlWX9ysQuAitY4XWU7m1ukoUa9EFFhjDivu5XmNUm7Yr4rmzDw8azTDF7a903NJHL"
-    "ydI5DsgoWIX6uh/+v3FnVPdY8q+7jIVjvs2vcA0ZxTFGuNxPU4FP91Klunsf6y4WGkf0Atq90q2Tg7GRQAM6i0QmK9jPJ"
-    "OZkpxAIXmS4pkZdHgg+qF+KMgnSnBiXbgr+KBFbo6q2S2N7TyFC9k+J9g+oZdOH5V39YsMVlsUA8bjYV2uOrD3Azzx2Mq"
-    "pk/VFK1JU8Lh2PDsY5qUPFLJGA3t/IjjTAcoNCunxkoHOasp0Kcko3Wzpef5qEUxxsXn0SyZO+dsS5LwXOSY7gVqvMduX"
-    "91VuI/5XuX4TjyprsJLO/9M5F3xJR5e0osBlWyx6jc49zfHehn9gEN2Cdhc4YmbBNm/+GS7IuxhelkJV6+b4sC4iftTJc"
-    "X2bowDwSZefnC/UngX9D9MyUBob129FYYAWhCuf4sv4m5STWFL4/oyj+r/HR3jNgX6YPoaTXetXTF7g7/OIDz6gXiP5hj"
-    "kDrre/T13WBf3JqEYpXX0QroEJ0iOQgprMtwDBLvyfW/OfAg51KEqrK+HGF9/yeRGqbx184h8MREy6Ya373JFPPQsqDLz"
-    "NQos/vd5yveTzH5AuKVeSxlcfD5qj9CUg5KpzIZhlvEvvZPYjItXDQ3/oqZNZceMLVUd2c9qjQ6JRmIJqaHcigxPXtKPj"
-    "qqcFsRf2jbKPyOUH7CmvHtcdd3G3GR4DrI1aBWGOq4FOT19FwY4WOyzGqKIcLMfPw9OB5fBFjvY5ooznDqZNUuYYCQGH8"
-    "hflNZ0/2xP0Fw8XSUCoKOmkPiyucKsO/Q8B4T7W6uyRr+JKIpGJ3GtgnBgiENsHkMPAcGO3wmB4RCaNgaaUlkANlEbh3t"
-    "+slNQwnA6sNzW7B625fqpno8sV0Tz2wuj+CmnIEw+f+gdmpW6+Jvp+G4saJHovbaZWH5wEfVG1hFZtfMTtjm5UnEfuL8s"
-    "+LC531A9OgdblJgLUIUOE0murJg4c07Hl53ikmVd1osKk2NPRMJaGuOO0KKvfoJbhedk0tloNGqlSGRUHlmdf34Q8coyw"
-    "sKIbreC/Es1pWVQeYEgjSOoURvgiB/3pLDjGsMOBOBb93qRxTnmankel/zQNPfNUDHrisCdOgNjDVf853MH1s4H92nmEv"
-    "iFNBGJ20D866vlP+S9+3fIab6rxmA8SmK2nyRl1r+1Nbi2wv4FEA7V8vxMcDz/yyfAYxiKWAMwl8snlmYbcUc8cHo9xLw"
-    "KIJryKOU6XnSORd07tAzDzoomIRy0JRdqOS24dfBO5fkEp9+lkYzSp9YPj5uBOU69rv/Rx86Wdr/TsV94UeOLt98Dj7NM"
-    "797RX657lKv5t/jhhNOlqS+uQifx3zu5c3YWlOb0z5dM7703Rz12Mhl0IlEqmKAdghF9pH5i5Xou49cFKO/xxnW+Bf1Za"
-    "p7ZLBSbnI3FneobHupcBNo7gUHWWC8y3FdTxQv14aXAn0uDeX2PGD0w/b53liV0oA449BOmC9hzf8fOX8QJGuvF13tW0i"
-    "kSBq0aUu08DpRA76GvpYTXoB/3c+377mFAbEFhDZLvggXJvZuKyVbt6cEMFlCjj3461LX7XzYI73y65h5L7XaNJqTD9L0"
-    "J0MKoQ1SthV8j8MCOQ24Pcq1GEuqxGm70KVa/OYabQAwlPJgXkjmvPgy4BlvAx6TZt9tlVBwVtsl7RFdS+76YtwC0XIO2"
-    "ra0DmRGZwT+eQqu+0j0OlE4ytOYrs7lfqtMOmh7dzCQ3CSwWCoMSc7DTP+uxTas4cC1w2xwKX6lhgQCZaqLyVTY2QwWf7"
-    "aF1L7qyKDWJP28VR424BdF0lB0eCji6xxSgO0bGmSZio4CqSpqxUZbRjfvb84SE5e65TfmmDyQukf/h2h2ZlgHslbd6bH"
-    "SRbkyXm0azr4QfUa/rB0+WwxiR+887y6dYMNyMujLXqDgSctrGq5k2R70CTo5wP/ZOwXTQYHfV6YZ+AQuX/ehoDWNTNz0"
-    "/jIdFOirf+G5qzcoVOvr5AdSpt6GwDMN9yK/F9wNdyG0/pNWQDKe4A2tK7EZW7WojW0AYaT4A2vLkSBu2pTN4tvNdoFcS"
-    "MM/Cff3CEiRHW22cyo1hJi41Ur0YGllvnNgAsQYOo04XLWRJ/53TmX0FgYBuHyryacWpXO+N8oeJz6MQFitBRQdNLEzSt"
-    "4qnv12JOQXooRZpUTVYKNj7riSXxzNy/IVl3yHsLJUuFdad/JGZwB7wFg2iOhkknPW/yEHafo3nZ1O6m3f6RL2adjOtwk"
-    "1TJNNLNqE6sBPFay8TRJ7rM0EiiwkpxthLx3F8v7oRjlc24zNd6lJSRSiFFEDdj7ol3tINlIoNbupwUb6LTgUhlBPN+G6"
-    "34pNHngk+EVooxOlDGhaUZx4UVl3xr7HF1hPsguWwObLkNqEH03Acl6Ra+09GeBk/fdAZEGUDUzMWtwMqsaaB7MxS1PD9"
-    "9+4RG3oUqsVKBTcZP32BwwIYGccviQdPqVgvLjRZu9UHYrSQrRlH+GwxAV/FRtstBcEvzK0B5QJDK+lJumTG4yta3Vzpl"
-    "w3c1JnOgUJym8dIcgQGygW1yyYO4TGDpfUC/Ru44JpM7hPE+09/1/BZ1TwvbemqpJvTR4Mbsy7I/oUUiQFXso6pnhhU1g"
-    "ThZeg2qt9lbQlKUn9VPByMrMxZugCrs/CCtc2Y6b7r9bn6AG49xBmr1",
-    "G6A6liZUFltnG+AbqC8zKcSTVphfbtqj8GhnT008TG1XXb7BZyAjLqBSzZpNrWCOc8jx5XCB0CP3IUrsZ2ribbsiB3OPs"
-    "9rThjtlMp40vhuNr7iCVYxAis+imse9v6/UAwxn19j6AXc+cjSgFdb1+EhgAHKiASM4dGJ/f2ZKcOxoZkWoqHYxiB41ad"
-    "BEoDX8sW1NedvyptGxQlAP28bAQth2uVhZ+pTSDY1njfzQtvspg6CaNkRUU2bQBFcVRleh79Ot4u5UkVG5/bGm/+qbK/S"
-    "guQEeTlshxdoeSm62hmlPr6GcuHKVHgsqq4+umij7wm8S9YDS90AG6ZlD+5CqZnTw4pgyBzdHX9zzWVY0ngyhfE8RaRZK"
-    "WuGLwHzSs9LeUbyKXvPoafOv25egxspjPCyHZj4WtDeHJPJ+lJ4XrdxAV+iFm4281g7We3Q/sRjEe98PPVwY9Lbp6hVyS"
-    "+vuPQ4eFOpi1PpASPCYRe+hEWPppdr3dH7OMnpPXT8nKxoHq89tc6ZB1xUnBRh3T0X3dLJp0TD8g33+ScMtmugTFdOJzl"
-    "sUE8sTp2/541uuxwjWQrl8l+q0TGi0QItL3K3G5eSMTqJBF6e4hd1UacSLMgTVvSim6jkxlhjTQ+QdtDAIIFv9R03icRc"
-    "1+Ddd/upoEJ76FtDjzmef2s9Ow4HfLAfbIjDbopM4bCYNauxFpIiIKlU7o3FE+eMpF3PrCSJbdcbLsHv88FCdq7Xb0am7"
-    "NkiDbHE6RR83QcIsqxCHlFrjmSZfZP/OR3poYYt0NJZ/Y/Zv6MChaPfiSUDZRITc5LsmMdI4Fq+9CuaEx9YZiFsjVquji"
-    "GlHIfZV8SF6Pvf7EzNeegwiqKFNrYKdNGq5NUHGFjYQjXlJW8IGnuIMB0c+ERIyfronvR5M1MdaKFMRihPvMWCDUneruT"
-    "rBvFkgm/aod2w0tXyrq2Fh+M6w6ERVI6IrBClo7uOzvKNDdkaHoOQ893llD2071R2ev6w/DHTKLTlbjL1Q1OMjeHyE6bZ"
-    "Vo/v7/OD8ZMP2RSOiKhtDAtGggeh8w3GEXfszdAm5C1tWuFvlv0yGOPYdznREld7IpriQu/OIP4ixJndnWsZAb6oNeXDU"
-    "PT0NW0IgrK/Mcg9E2wKtrnzjFKPCS/wzLxsBm/DD5/4oCVWyWOXZCZQ2jbqnm+ej5kQLyWJxNuC45bihdWkET5jXZ3TgB"
-    "KFGqOCJz1LZfa4v8FB1qoYe7iofStTHA3xaLeC7oRId+E360aKtGA/E4aTJBA2zps4I6J/0kPu0V1OiVpNYNmyKm+NFNu"
-    "sO6GgWGtn+/vIsBoW+/wxQY9mZncNN9/nDw/Ks7DzHI58iKLQXQSKWNLLjFlV8vcNyfSvQ91OrKWXbwHBQcG+eHg0LPeG"
-    "4eaYkBGIwRm8sNhQcM6yCNR2Ag2+y1TT24dqbKXmzMLgzj2ZK0KTHJGQWjQbAWQH5kByhno/uvDkm8APc4PNZKIl3O51k"
-    "K7s+pr7G3PN0tNLM8rkxOLvkGDrz4bOo9K3z/DbPvMm8uKWWae+WsZ1OSHCvJzvfZiZv3psRk3PxpCSocC2vi/JeOLdxj"
-    "rn2QzcpMswtj2nLQaIJ9AF5BgG/l57uumjPKiasHL5GNanWMPobnXGvBhoijiRkedzffye9pOOGQGdTPXkz6/hqdSnwup"
-    "24e9FSrlYvyrK4fQvEBIUnuvmR9s766zHlTyIvAqkt6a+AHlvnxL6o6cx1MrjWm0e2563tF1CJ0DCkTUyjPpDqHrplA+b"
-    "eamN+p35a6S1gk1GxaAQolp1AzzH7nvXT/OCIdzvp0hev0eeTrABACVDqs8372OGVIZIcloLcuwWh6w2S/X1tpYwhCsx6"
-    "aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuMdZBLyBJOCpkGw1dDi6QwMFZdeJ86"
-    "hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VWrLh3oLEochQChUWSgien7jC+8CYsaCU4p5QkfJMrfYtJHXXhmj2W6FAHWm"
-    "C3vviWvktGu1Afq6eZ3ggm+IVEbulTSEtISMi26xc1RbYvCnOCeRH96H36DpRM3sx/ZU52xNMr2O/pEx9YoAw/DdlXBZ3"
-    "+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGLJNEidl8lTET9gCLL2g/2+Ik2dqgz"
-    "DCh7I5sqlxn5wroi9pAOH798rU9oos120z4r7XuZJf7C+tMvfaVeci5kfStl7pjQWBKtLLKrvQXpTaD6/XY6N3XWQjpSL"
-    "X/1Ep8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05PRX3/qeG3/yk+CEKlVCI1QtD4exl"
-    "bRGrwt07qW+Sc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJbiGDLqPxfXMhoMxLcyei4+RKtKMotBmk15APHIYjJ63ttGz8t"
-    "iMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn+lYOMRdNhBlyokTqzft6zI3Dg863"
-    "0g6/vrettR/oxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/TQAZQ4EP3LYVnsbH4rFkJMRcPojeFUUHRAxEjRGc"
-    "SNWwloCULWl7lEeA6xK4MDPx5Muwo/lUEpwcFWAVol2EqsGn8LM80k2mxuqhD7C4+bJBE2b1Ya9WO2zCMqks/WMrHONKf"
-    "S/eLoJDogyk3FHMEjT3hK5KOwtkdrMs7EEcxYDswVbdvpn9QY2jEzBGB4rdAgZNMgo07MoxyA3Kj8Hva5ls86iDwo0XAE"
-    "AJBJdlnb7cD9s68ws+J9fk+esUeaUnMsyZdb9VuI+3QcFr75vNvO8D1q5G7ncbZRT4QoEp44O0htuqH0z8UHpiqjwvfau"
-    "ZedUZPBf0jltW7Kvim3R/gNmRSbphVJfYRA2BQbiOh6pvJ7jmn7HswmmqGZ7LZDh/9Y6RJTxYzZRUVQU8uKP2HEjNNbeO"
-    "qBoJ2xGmRRnqLRiHBbLT2gb0n2ZoN02i6yo8YQsiauMDuFoYJ5RDtJlaSvPqCNVoHjdikR2B75uiCMUhulZbKKG/l9n39"
-    "reNo6k+31/hczNyZARrFjp69KR9eTizKQTO9nY6eSMRsemZcpmWyLVIpX4pv++9VYVQFCSd/o5X2yRBEkQKBTq+tYgGz7"
-    "neJTIpaJ6ltXC1M2w04p11VPGpEnKWQ1oIKovCGuxPd7rdempYdQwq6DenN/VMXXUvZFuwhiQrsn9NnjIs5+dou8sFxjt"
-    "bOjlrKHl9q9wmv1IXG3E9JW126uZ0Zc+rvoYhkh0B6k/dhSJU96wIt+m0aODyz79b7fjEN8x6d1dx5fme9w10jq+WXKhX"
-    "juNL6AuXLYRttTuAoBg5Euy39bMOcfE97zhLu1wR4wjQST9Qw1QwaNdymjjupjVfoh2V01ZGCXfoPTMGbt4wAuMcOmx5O"
-    "F2ThuXByxfmGeYgAfNUh9XonKOOU5Rt4SiV7XrTaHm6Yb5ea78HG4F4eTbXfZ2P58iwe15zp9NDOn5DhSM3DJmmlLlTNt"
-    "dx/vHADrRYc8NmyhKWT3J0P2iNe0Er/lz7yyn+jNtz4fPe/IImrn+nL",
-    "Zxr5JP1cycQ94yQplN7nvCECObanalVGBIf6BBOUP1IU6QpGE5C6vBL64vg0FwvpirJsG+tKofJBVK6NKbRDlP0uajI8g"
-    "+moaNoon6kxvTBzuXHz0aL0VRCQSC/05/hgav/9GlfqORZJgF5n0ll9r78p82N68VC5RZznWM2HAnj/qp+aiUGEtqWsm4"
-    "AibztTRoQ+FtX4do//MwilAgkD+k/mK5Ub/3UFBz2FnGjRln+FBHQc/JHuCKkFlZh65Vg1+H6Axx2xnKcFyEOBMN1/JOP"
-    "At49TAly5Yv4BBu4++lnNpQ18poQWFlCn4ozrEUeA9NlhaKdTq0nmZNGlRfcNgEq9R6abu2EJnkyU8IrDB6qe1dqpcvtW"
-    "EajJ78QAq4WyyeoIYwOV5XvASHu/N6lQI60VuzGa27bRsGDKkw2yZB7G3KyR2lt9vJVB8xfIxaVAE9whk5E2C2+BaQ5Rs"
-    "sNviucvspkcnV6Wqtp40ubm/iKNQ34/fB8Ou92f3eELiPdV53qw7nFnOkE//qIa9a08UFWZt3GMWrtoBeFi1HeEY53LY/"
-    "iyGCG0Et5RC93ZaDgg/gq+CX1FKbfZC9I8mvekVUYzod+wJoX9rV5+SGNmQOfa6rrlv63dvruQjhyn7o4A2NOGRo4qK0Y"
-    "LZ2vMHK802DZWAiX+kA1kg/5+z5NBb2vUUyZAmWXe71VEJvyJFFvYe5vTLXpa4CDykG9hdYtn9And0t9nqu4ePHYyCMNL"
-    "p/XTT5tLNsdX6NO92fGmYzZ2QLECG1XdWBVM0mn8QrkQDGZr3JPkLygghEVr9tuxt3N7VVQx31e7v70Os+IwK0MfkRTcr"
-    "D7V+j4N2GO7r/Pq72YMWmpjs6zeyxz/3y4e6xjbpSbHyxHJV9G7bKxYvKPq3oYwPhZsOCjMEiveSrtdxdXZditstXDZf/"
-    "/ya542zK0f4MQ8Up6mBSfwK1C+UCLIAo6px1Wjydre/J5KqUHBQBhqkK+dEJzPnZpK605yX1riwPSJMV3BrCvukH+L8eA"
-    "t7f8Jn2+oVouWbvO/bsfTJMcW7AGOOLAsGUvulh3dLX5CS64Py+xm85knPF5Hdcm+s8M1XiDgCno+zYCDeOvyzhACyaeS"
-    "GqJ+ai90uSyFv+Jo66jbd2jBgVDwq1GKYpWwyvSalIZtbWSIuG6BO/I/u6CbD76o2gN1nWG52FpEH+dT8Ay9WpvErTWdn"
-    "KqrKFnP6WhyC7y0ZXNiC1IFVoUyQpVSgYO86qDhN61kNNTxb9Ua/X2rmYII61BsSW/jDZXymiqo3VLWBzLm2rOBgnExQQ"
-    "lZjE4FN63kLlcYO/MPBp+XEn4bpOdE1tZbSGLFK8ErFsibGRTXBri2HZwiLlK01TgrGyF+qpPrqbL099w9jvae8ORph4A"
-    "LQLk0pODBfIe/ar1la0uI+Da/M7bSNcOjse/FHhSPCGB/tDAQ8eJPKMBiyS1lNDCSlDUt6cmt2kw6V5l/ae7eyYk6LX/d"
-    "G8cAgwkw5N1SThmsYpCvDki2k6z0aoxE2k5BKd1wsE9l8UHS2wyW3idLuqDXmfNngILSptyuLPiIuDw3+JzPMEld5HDvV"
-    "uxAWL4EVUICvr5bNp+eZSf47rzKdwgSrA4WXUx89t/Irzfgn0k0UU03/UgODizFulE02bkKRzrzj4kCHfVS6m3m2NOouZ"
-    "a9dByO4cxYRr3O5dQGUInJj1vVFPJ/Kr0+mMBKS4hl0VzIFxtOGp7rMyT9Eq1iF9FEFOosl/TweSRCxAbly4o6//AZVSC"
-    "A4PfZWAXuEfziek6FnAq4TaiEEanz8jZg4zFXtb8KIRWFx17mz9de431zPvBxWtyNyuxmxpJv1bIO9xWSk8DWkGNQIVYn"
-    "ny4vHj0WqRIJxmkzy2spwT7BlDilEmhIXOqCFRIqSUXueXWtLXlqb7LHrS7XTbwTyd8qOw7ulL199Woowh3booqfNgt1K"
-    "fCMuH2iOkMFzrIF8NuKrEpjpGctmUT3OtEvWEazH+H3g3vYoSH1I7pWkv1cDrA3No8tTcDuuKaK6eFo/qgRQcOTT05DhP"
-    "l+a2jrc46O0ddMCbIXCzV+QQZ9CHw1od9U4AdmC3pqdaVOYn6RgcuFmW+o2kzjVKxOsopZ1FLiXQuDoXMsJpbZWmG9Xb5"
-    "R0DHlWGAzbjd6lUcxcPSMHQ8EY+hTaTpQ89CpzgYgyp13qrGF6PA0HK6v5+QCR2t8SqPfAibKdhNjjo8LgNud7sqBfKAI"
-    "vzyiPlA0xsn4hXeqNjjZOPH9PKkjEYIku2cRTSoxRQQZ7gXd2Rq4cI2/Bfm6dSv4wn/Nbs4+yIfvjj/4p4+6uV5YWIxP2"
-    "0f4CN9pZfdhjeAmsnsvhXwmB9YuApFJWTjom6gERrmAKIXwLvlpgpRkJL2t/wwbiAm8dc4aBYVLMFjo6URg9k6C5p6MS4"
-    "C88XzdanUIeat/vXVXgQ1YPb5BO8WQWMkRCZV5AZGDyBhAWtBX5XSExvu/cuffKT+ZSyFPbRJbUtql7zO5sDZf7MQQfhR"
-    "2axB/SlHzkj6oBu5G+gZREeMge8vz/kwaBWqoOf/scp6mq8L77bivH0Zl4yBx42d6Gv99OU0U3lzgeCtFIif0SBBw57jO"
-    "nmtoCv1Ict+5j7+z/z8Cvjjm4d3N/fAoqa1euvnGGRp71DFzSiYyOzSk85xs7wFfmP1PKWGqo4sp/2blFQ1b4DrkBAWrS"
-    "4Yljrb4/uLtxnmB9JWfzbaWybsPv5wGFSXNDc8i4AZ9Ty1BB53nI5EH3V56p3Ci/jq7TvOPGt62h8C6FJHNpJtKR/6fJ0"
-    "9w/amlfTT2iFULe54nw1Z8dydd6RkmU0sBMgd8RWbFrSWzE2V418i0G4n9L4PU/AAlW+epfSuH6uzO3eCe02ASspLNGSs"
-    "jRRFQaiMsm+DxbuhGHGvFpJNldP+e3znn4qNg6wXZqVr1ihEUBHbmi4wB7tlYlM9Jg2xgnJjHNmYfT0cRgcAyY7MNTodX"
-    "hovjJltjGquAfFkDEsvgkHy8wcRrRewD97h3UppYLFCjo+6G/JVV2GW3aZ0B6ijQ4EbrDsfcqZO5zd3N8zjzByJ4xNJE9"
-    "L6KNaabBJoU5Pyq84GtwON4nzeHygT+kHtHBGKScm0VabuN9RzLdL3fSNTwAGS+pwOb5UYExZDr5ktMykFJUODEPsKHp/"
-    "8IanclXtlbOMKcWuEX5QrGxHZr/3xYL2NBiBpWjiStIfYkp/z1Xv65wV15sU8Hl6sa57y6u5JCUTodD6JVtulfhpORyBP"
-    "VuaYj4nNHUTWc1FWOYrLtVm+Y3FnGHJ85MrUfmu0h1ensSsmhGhMMIAhkXpU5XMiKzewda4mPW3uvG7qkk4kYvOcEvs13"
-    "5TlfpSmSuVJP/uG5SPN3gY6+9NbYkKEnYzlowiiVZCcYIcXNL+IjLd2rHVOAFRLB5xzxs4x7bCgRe/6p6S9MNEiSzkIFI"
-    "EiBJ3ZKN8mPQaTIffspHruB4wZ55vovr0mm4597TYra2E2/qcKulL9/aD2PZzaTfMoCouLiapJRr3PKfvNogJPYL/YVkH"
-    "oXX+XKTzmyO2Y0C963AFykK81K8us8l5hMRDLvQ6F9hHQJfL0L2sU4kGqZE5B2b9RYhSZbQbDc1LTnkLLSDVgDgfwPQBY"
-    "J4D/XBoBh/M22Fv8JLGRMVGg9+sxsId8xty4aCikrJpvpJyDKGfD4q8",
-    "NwiOAANp3y1olQohaRsa1mxi7xrHz0HNiAVFUkGDqEWNQEky4uBzapKc+iaAbYo7JkCC1PYlFwEX7LPgOAGrOpLCQKm54"
-    "6en+uCK6+YNSLZc+mJA6RVOdpqORhuEsDp8YF8aChejx8DEkXGfVvXAq+wPS9u+FlRbqa+Wr9RS08xihl2qN1UPe5waTm"
-    "0phkEyjLZfAzCxt5cN5sOIcf6uapQxtsED3YwWCk1rQtM6KOHCHpoPJMeLuTBWA0GZhg0cY7prMLCjpnMI8FDRzfrC/OJ"
-    "cjKB3ouRhRsdcqwsN+YpOpTxGhtxdpHn8EAb/SCfnpsVCWZlxxU7U5QnMb1F9Nb2ur0qCJn1nGLyGC7B5rxhc6Ie6BwMe"
-    "Kmr/FkatBVdIVfrlRyTfLlq26dq9dFGbTaUy6GoDnNYGyfXGBnSav+Oj72K0YW+4EQZcdLP5Tztte1htauT1Lrne3EReP"
-    "6CB4kjNxkWdzG+MAieWq0HwSd2tdpCklTph62aNlZ1j9ea6sr+mw6G582DIYT+FgtggLoeGmUsRpv4aFcQbJhfyC0gMm2"
-    "TMxRIVH1WDUZZcNdOnaMVUlHI5oGhiGy9DHQ6eJv7BM/ReCMgBJUI3UuZmaMsWg5rOZD2FRFYv1cfsnM13rvkg+DhJciE"
-    "J4aBGC0DSdsDm6age1N+xH+Qjn4pXG/dx9E3b6d58x7DC9Lp64PG5Ouz6WfWQCbRvztC+1EPIrfEgAK4uAhuTFvPTKXzG"
-    "zcG7w4Nif3jku+lmwZNcGQViRgiqF8TAekbmAmIH3vLGlkz3COmCS04yKXUsM44Ex69qXeVIkw6Ugzf2ByYl+khsDRjzU"
-    "YM8Jzn8CCubjp5nF9vQrZEmrytyRp/Y6/bd73Zgo3gDHscC2PS22JK5s+wPqLi4Z2hrsF3ATeQpIsL83tc87UQJZAPV0Y"
-    "ITa5QarYyy0HmFjr9aTBeTpFL+5zVYzIYrBOve4YaAv8BKgF0WZ579/KMGK6BcjFfybsnk/gIUUNqV0iD3D3pV6EMauFe"
-    "6VjQyrxk7y56pGUZWpQ8SrgAj8yRHEl8Z7xdGWGocvLyx4egIMkcES7BO20IxTNxCh0LUA5+q/bkYGvnY2H2r+zy6Sep2"
-    "Jg988NC8IXZFt6IoNd2Jo/ounDzXitX2BlkwWqrV52H/Bj5ZVtNhMk2bKymv6yM65F36ZNgWmV0YYoY0Yy9lfix/om13I"
-    "4ekk8BmwSloa4FSpScdfCGZkujjEwqdp/mIHzpPxyU3/QjXW2NbOeOlPmOYP62/OCSZjkRHvOtI+guKtr++pnjQmwkzt8"
-    "aD8s4YZyN/g0J8NSLU15qeFfPcbwmwzeaqn4lOyxWz7++noTtD+xRPHHJv4GMjRZp9bTpItGZqHqyT1bJ8UYhaB7sYx2c"
-    "PTitspELfr2r61vHj5VBWS04/qMnkTiBIsmJRql3jKDubUI8b2sp0FaWbo9BPMEpR/1TYuTgDSVtOW46yNVod7VqP7qb+"
-    "M/xHLHnpEftpgVnzQHVaX/C4rJRDbrBp6NACNyXEoi9g1pl2TuPgsJB3fk9KEsgr0yoLXCtTfgk8l2den5svDna9iuveN"
-    "xvUz8sdPrlVlsuUo5MHRHysWTwoJayslg3M2pcIlPLWOR13RscVViyh1AaN6FSDVqx3sj3lNQODQdS5mBeLWel28EP6dI"
-    "hWYCvE4e6kbltOuq654yfGts+6b2vnmOsszZRuTa7qrdqrd2kH0DaRSiUYyemGa9w5QSyDQV/XVQYZkZWU1W3YXdGNOOm"
-    "VUK1oLmgKDuSx9BgYL7Bv3QDeKXcVxue6Ka2K9hv5WtMXU4QiQVCPduLgFXaM5YY2YBfahgeuhROtBANnHpImH+ZfUJ9Z"
-    "/I7C4A30eOwB+H+SW+3aXn6f8FX48fmiox071p5LvIR7LZmxKYCd32JvZXsu7dtslZdFPU3O0xZCZ75fphzN6C1ZIZ8OX"
-    "N7J0iQjHszNW5G9GFnuFemMvRgpzQfobBA9uJD+wUqePzurojWLR9OMB4H/R7q9LDi4AHsL/6pHxvbKriR5R4PZ1h0nzS"
-    "EH9cCWtEln4PP2s96QDs/bdTHVvbBgNU36dICm/476mEpnmTbkH3XLFp85t5fOT9x99bTjJSLd6GN8dsHOfk33aar0rnQ"
-    "gvsSjrxeVVQX5g155qal27moBtfEZqwoPi3SSsmj9G91nrqT9QE209hmlbP1loxZ6vqEW+lAGWnTWEpXvvamu0750GPA5"
-    "i5mwYFthZYMiKFd4WulLjjXQNsjOg43CLZ98IxKcSnJrYi731pcDhZjfqIgnl0Xgq/uvHXG9d3eDGb92YRvO2NPhl0ePH"
-    "2/ZT2Fhua4rATFF2kT9wTAerPUbsW9etzzJk64MPWShfHMpxUFDS2moE048bor89sUNKZfrnTn8d/HTZOh+1pGqvlIlN9"
-    "rbccWOVfa/s12Mg1DaBEtbdzUD/Zi6g3Hzacso2li1xB9JriAwrCtZnKXoEgsJUj4SsKhSKXICKfomnkixFmkFNjMYkvT"
-    "qirfwlMdQdQT0XsruQt1iq37mn8s5JqEuUmzt6uhmDTE4XK2OWERrGb+okNLL8BamjBFW2wjFKDR2IOq/DnHZIF7HFalw"
-    "eaGNcvJCeY6yI/MagFooeOGXkOhahIad1e59ym1h0bo92/y1YgYm3XvS08RkqB0+b/ekwYbSjfsaWWkT+gD07BTY58/6q"
-    "a/Oxh/ScLBxAxrIhr+iL02L88UEjkbvoC750Hnyr6dPUeWhHbR3rlGDM1dAPPAt9RJ0f2Yb2AO6/do2d2Lt6ht5z/+iT0"
-    "fia2EaGxp8teUsXIqU0Q/aHEvrq9OurvPEcZj/DtcrNghBe+sN2wuxjy85PAZS+Beqn8fvf5bVKuZ0Z+hooeRCq1GlaSU"
-    "yFvuy6IAqmYsQIukG7Ctq5Li37LELR8EsiPa47a5pW+vhUipQDVn3NhrwDzx5SOmVH9GD6vBf0HzRil0RMKAhVcXOB3+d"
-    "zEeIXA6nlKdOKY90jmyH7D5W7O30PXFuPywQGsjCXFNmC9ZKzbxfCzUDc+q9RglwlAt3IEdFHygGRbxjFzEt8B1atLKYd"
-    "yfPU5dzWzGA3d6Oy6PzgLXwql3BhAYy2MRc9rpP9RkL94zdhY/sNW6ng4UWK36SIDiF+JE7fNVrXP1Ys6bRk9GTo6fh1Z"
-    "OryNCfp3zilbgZP+5dKhjPZe+jGfeulrZg3PjpyEX6XdHnTZ4vdid1d5pvf3qzq87X6nneH8zbVyYzR+aGNta5yejoxhy"
-    "RfHLV7h0t0SLM2r0bk2/3bqI4nON3hd8277isJ+ZiJR1HZGqtvA7XnC3EG97JTuZx5MJO2w6j3XLlNDH29hEGApMuCrUV"
-    "aosnZalyKxSZY1JDfP2m+/uAFlBycQH35H/b++ks/rec6TXwYIG4UjD3Bhu1X3AykdPbrrMlIyLKF+q57dcAlXSPqPUYp"
-    "jCtTKoOJvW6BQXpyfD40zqpe6TBtqUE1AUchUELxyvj9ccGbzUvjlwCvjMvzj0dYL+dd0ZwrpLcMHR6ZkbjRHoOahMUJb"
-    "0kDAaIDBii5I+kVnJNphEp3twTVORW0/RETJZLM7dBBjTBpMpKZAHWb2Ak5j5xEMboVNZMwgAEQlYX2r3zgVOMy5Wwvxv"
-    "wKp9nSPcb8ANRl2vlI2mVjAajtU+N2pPh7hYqWI/v7+nsGsatG5MqOe",
-    "OIN0A0jeujHTpQlBWO+rebeR1/MtBKt0OzqE0Ol7zuzU1vcB1eWhq6Se3vpzATXtVx+vUwEq2SjuZiNxZIVNnRKEDShC8"
-    "lXOM/Ht397p67PG164aUNZ3Td+LZ6M2IsrvHesx0ObDoLzKXWkaSxvOEle0RsVVv9LK2kSNERAiCae+yVhJyaO6SDxdnT"
-    "3MaWIu0hnjwt3bHkO4y8FlpoYlw3Inq/FPLjbO0BPm4YXwrZPX58tRr4SrsdwIatveB7FV6Zy4idQV55lrUMlhWZndF/Z"
-    "FE/fhxeIMlZuEqkK5a2OD4pRn171qWajXnOp+FihTNMw3HzzENYN4KXmKP2FwMrQNqlTr2o72fHlVxYQC5ZMLMj/Ug6av"
-    "0NTvZVmopkpbqgyQxHkk4SrBaMspLl6BI1YCQACZ3KXP4JrwVadYg0MuwUUuwkvGIm/i+BgpICDwP13mnnhrb5J8RgEF2"
-    "OGxxdIp56Y36+H8AwCutk94tKcGoXvUZtlfv7bvrD7qRejsCt7O1d/ZWUDtScWe3p4AhQ0g4S9IxUfDsRpMOf5GDzDXs0"
-    "smbLlcluh5cOrYvGt5VUUkPnEpfOJGEUOTy0w7sSz7RGHVJjadEn4MDatXv/ayK3K3yabjeA0aaNYUzb+MIsuD7Lj92f4"
-    "x9+eiZxUWmVZAiBwsQvptOEgV5elOweRaRXxDLlitOFX8CmDmfirH0tg1XBsu6O+W247uGrLz+9GRKLttKkjBbLk7Abs6"
-    "lsxRAUObFjJY5sFG1ImMlr518WK7S4sjZlYWJp5uCuCcPOJhHIrYFydVisppDPklFW3ZgBx6EMewwvQdok5zymxFo6i1x"
-    "tccj3BJGfYTs+A75jOhlHlgpqNOVaD42ljRYoPkhmnuJ5JVXNeO1zYBcJ3VdSyDacs75tj6XqvSdeXfmq7k7kpZJgwxxq"
-    "qM4VJD+IZzwhVyqBHCH0IN7auvJkJI/ilOnJCjtSCclBjU5I37Wr+hdEuENFlxO/RD7h0laNAbLCmhukhASqzG8Y1412R"
-    "xCqJr5QRbthZouf/7JsiWSFETvVrxmpPHUxT28Cl3e2AOSfGFTMjvEwdHeESS/WXhRkeYvbl1ZSWzSfbMZ7i9V7nCiqt4"
-    "y3V29SoqojuVn50a1B4dknyBsck0yljhCGBrG8CdnPI6m+hHh5HOZgG2fFYl5Lo5fr33M+JzV6zjCC/wWjbS5LXzp6udL"
-    "Nm/X767fYm25WblodC7dI7A2F3nCJCPD1O7C6VsViPkctHxgatlRRY/0c+g7vtXFhS07fFtD+sR7t6tbYcPhIVyDP6+o2"
-    "K3JEDfhNO0o6/4alVvZuC6QmsXqqEJEjLwVEtVWQmZ9PUpjcqI3KroMS8dXzHnHmGXG3AFGOA3UemLIGSWDTV3dImots7"
-    "mCHUvnSypPZ9GIlQHMgGTHonE1/G9XSoutkxBLh3DWxAAHUABAB0dATK0nBygvB08Miq3nYSCszclkAwJvqw5/3du7vRy"
-    "5RgqeV5PNkFdt53COhThHdnPwrvV3GLQjAIycALwH0tjvWJCgpkqZXnyZO6rQdSFDBCkUatP1ZcU0bF+ksvQA5B5CWrFw"
-    "5jpbuiwAKPqRvmtfloKh76bQTtEd+F7V3Y+7X7qLRqTq7/imKZrmujZ8DFtW9duFMXL07EAErhUxoyGbFnnlZlJVdwUIm"
-    "ksqkhLJcNR9lil43SS8YrGOdEBT5zQ46Q+c5+V8/T4efRpK4G1LqRuoWUZORkeNIG0bmW1rTlEdUIY9lE7gPw+i9cTIYD"
-    "fn+McKb/fojfnksf+HU2ZRs6+yfvq1KBXqEoQn14uGk5lRgyQKB+YrbOpN17UtUzoF75mnnNHYp/VPM0XnQDw74RwvQjv"
-    "KGWXJB95EUmsb8KqnW2WI/ZyurWme0OFvfL9McB3manpcOBrUscE68ehxWQGtK+oR85mOgTyq7EqEpWw06YEuCFzDgSS9"
-    "qNUNMe9VwV2RbqFkPnxVPygUYE6yXvJWezObFCPJy6VwYxJAyOOahR2fE8i7oh0wzZ7jZeR76mJ+RB666WzgrnApzRNYj"
-    "AF6ctzDK+JZkQkPxXeMtaLaDduEjkriYelpo13b+o2Wr15JjcBOuTZmmrbaeY0ls2Wq+6rRd7557O/1T29huqMvWxl2yd"
-    "SpovA3JD3mbCDnrPmMeud24SDJ8W+HX/bOwgfr7ol2vCO7Rka8TJe1ogahgHXI0oC35+XU5DvuAbZUwOTHvzE7shufKeX"
-    "6Ka9QOE2u1Om2Fj+4S35QQ8TDgoXbLZLI/j5p9XWVSLQj+8p6V+3g0xBHOPaWVBF1rr5v+V/3IMpnOJjSBrEu5NnRrcgE"
-    "fdjhvhw5NjyF+S6/PPG9BJ/B8IeG/zqNW2O8N3h38/fjj/rCf9V9GTy9M8Kj7r+sXO4HHdD6uopag82ZlmYVzk0VwVWU0"
-    "DoM5rYoMoE4ZgJrWLu7zeSkewopg2/46SefzYh5tOwhEJY2jHNqaKEsYQNURaaJAwKZFXGMxQxIZKDnRgAmeKOqEaz5Eg"
-    "XgvAAwoCmA4mC/1LDFqv8SKoTGCm7mJVsRlfYsjng1CS9SPXnW8CFq+Yv2plWgkctK6cdXNi1NE0dktRMOKpsZrmsyxAn"
-    "nHQ9gArms4Q/PiqJjd4KJEFPDVGgKV33UxOpkv8pK/htjAJCFV/txesMdKzeJwHc+TC0SgMdSCD6DVuBDApPfAPYy+1bn"
-    "MqpM5sV3/EbISMozjTeq3GcpoyCC3UPiGvy8BQMz8RsZnhMTwjAMLaup8t4Lzxrm1SW8vgbQmlie7OXp+0tJKjbNJUbFE"
-    "UOnmnBjkNPvgKatyWHZ/n7Ccs4/oJQ1hO63to5MmwMicKNTxp7kYAs0PEUSfeMdMlowr6nK4fuwPduqMrr2u+73dHcbiT"
-    "BbEp2FTyumcJVBJHpR+UwH+ruz+ZEeIv5oOUNuYRF3kmeL88rQR6syAHAGquZfW+pBcZyUPXGEf4cSXapAg8bopunwqNk"
-    "QlcFiHkhAWQum7J9hdIksKehgOGSsKCELWxzJwZ593YS7eUHr1mW2BzEF5HjKu815jNBsekGI7iVh08IBtYadEfYl8kNc"
-    "zIhi31vxIGg1thzuxV/8CkFnKwomyJFwAldZ3DJqSAD2rbgIuLL203Mu/u92lITwdOnsQETu7o23cJK0QDBugb7x01MZI"
-    "f6tHeJKNU1jySnx9KCWRaAiRkQSAMBKBHFHJi6S5iG0a8DygC893OsBiXsAydULUPIVVbIK9uLpM8hadaU3h4EZTryFa0"
-    "Z34zm7LXd/xnoQWcn3HNsCvNh5f5BecRYoTLKjqmQYz+NL4dLZpmbwxBAjG82Guz8FOq2wE2KhkjgjFAHWUt21EcFrniC"
-    "IxNJXcxMsfAKbRNLJphrSwiVSqfMAVzz8iLfpHMv3ZBnsYhBRStCuTKqpzuZgGRqX9yPAObBeegCAFhheU4clmrIzmB4r"
-    "b+QyxUacQoRlNSPlr67sG1Ks+IHUImPg4vlpE2SU3c2dBdjiJ/4/uJMUDhlu277r0IUQadE7XnNnvar1lq3ZErDoEGuD5"
-    "xrFozAsALyzAtF1ufxWlvbSaJRvvxSpXYG1piNsXYGcX7V73mUk255YXew6IfdkASC8bGNxJJBW+s9FV6IEOfS56A0mlO"
-    "vHgnALjhcANzT9qdB4SdDi6mBcV/sMG4mJGTf1zOPTsNH82SJ8xJ0lm",
-    "N8/SH7AE+Bgm1LLnkjidMBi0WoGkn1InHOhuibSL8JTuouHNl63TqP9j2w4D7VwJttqBeJix2VT8kFadvE9aE4e1OiNf1"
-    "oZ1JQMAIMjxrfVX0ul25jBF5r2iz54Jet4tIomtl4KVbBIu4oFjU8lzNIZqbayjvIhkn/TOwN59i/hwm5+imUd1QmrkGi"
-    "dtR5fDmn7/zoNrK1gwBGNWOkT05HuHBJPzbFSVCN3zoBRerF62MTZOXLmAEARoUJoZAXBmjBdat4hVs8fFOSndcgjgkYJ"
-    "U1cpmXujuS2wco1UH9CCm6TMRvqbNt+2lbkTEJqhFbIiCFcsmREVGYaYSXaQe2hRj2F+EibMXxFAISaiAEEDUl0Q1hi3E"
-    "eY4j58kpDALJT6U8O/NurFdtIaI6shLkhIaS9RWWtXES3OV0OEQh2yimZYJhAXsTbRDGCE41UBx97I4H6fQ9ab5q79CpK"
-    "GlKzbMdTktb5JqURp+TVa3LBCaFlp0v7iwd8zphn41dfB3qhwUVc2ZVtpSfWPN3DQOhV+LVFt7y/brmrhVvix9saf08KM"
-    "jUjAzmkD4XERSyV14sTGwA0/KxmSsfS5fFwT3lILoRJ9GvvanPZO8tN7C8ub0oNrUkL7+nc5EErX0rY0+TZ+LShPpMkna"
-    "W4oiKNP1x7a1cFZeYyMVinkq1CQnE470z93dN86fbmpzyJUoZFPQkLPscqlfSLnUO68diFsQavEcPK/uvQ/dyGULrenSn"
-    "kRpo0fAHxM2CFFB9an66TM45BYboB9tgkqsfhgOeqXHx+PEpnQeUC8tRDjkZe2qB2IWpzc8TtRdi7umMM0tgU5sU31kHQ"
-    "h0WvavRnNbCA0Apuy0ZgDr6ECZAnmsdxZXcNzeWVgcVDTZQeGS5pmqrmK0xf6IVIHPlEqo01p61NHVaiM+EhDGhY3kRry"
-    "Z7hs1UnMMgftB5cTFPpi3iS6WWmQHJ1VZC6OALth6yWPL+9cnHT/vvP7x43ZtkZ/ahs3k6KRKg1Rg8NWdFsiWmoxkJ+K3"
-    "kIsl4shhLkV6jbtjvxfzKtBToGScm6TlJly22NQKX/AYpSVHTZ/rb2ppFpXJeslLngxYq0n3O5wWspViany24SThnBQcJ"
-    "NcLC6XhfjtndMK935xPZnBuCB+whiHFl4RJR5SQz8E8gSrvTQwPsszyFhk1zUKGZMkdp519krR05p9bZj9aKlc02p/qKt"
-    "IQdlHV6sbi50AK5gphWj9+ioTJjvLpxTZ9Hy0j5vGcw0HusJQ1LzQJaXjfuMb83DvHpvNufEMM9mzA33uoy8rbKAIiiQS"
-    "sgxrFIdlLNkxHtiBfrt2gePLtIWmyqGxqkdfMsN5pzxGvO4yJX+a7KrQu6MXGWYNrBEAxgxIqdzohH+6ZG4MPn/pP2Qzy"
-    "bLX1eVZm/Uk5mOPRhMD/nvZWYYbT/lqXf46+FRuSX8bvCyFDH04LxLgFTGz8qDFhQ/LIw4wkclotyaT4U5i45I5Ui/g11"
-    "lOoglhXjzIkI9vkaMoogn+1W8xtSLWxR78/5IB1Cyo6WI/hKiWfe/RGqzC3qVsCbf5naWqyLyTkP5lna4sJDsHkgSJKU3"
-    "pIDdbmyuy2UbtVqe0ow0bzYw//rF5VBEjOMA1X4livEk7DUCy1Kxycust0MLiqX0YqRRhWFlbiMKlQTOn3PP0l3axXAVE"
-    "pD1MSga217GhAWadj5SU6/4PB3xmxjxn6YS0kgDXsSANw5opoQUlJ/0z8bisK7UnRkpQe2hnwGZi+w2PPkGysFMBY9fky"
-    "SH2nGZYqanN9gma7z1RJ63eU8HcfBfwbtpJOdL02jNQp9Au+nSXUzEgxYmUXehQa64Kdgtal0kJ/HAsU9zlAShv66mmLI"
-    "oqVeUvOSGJpfDP4kVNPKyknZBbyzXVM2IppITj0qQ9+Vm0hWxgmKprpn7eYWWnHH/OREcKL2BPq6C8gq0D8HW+z0oO8k3"
-    "SoTiwO7sKhTmxeFgwgCMdLMpyHbrWggaLqL0YIVVQGSarDYincj3QoAGcdGWT4nnBseLTYJ2nMPSROtf12/RBKAodlENh"
-    "dRWOjIKQlZrZ/ZwpNApJPqxiGNRy6o46hIHkUmX80FqJ+XRLvEh2ngpkDG4NJkMGXD6cEpnhPVm5HIQ5zzURU2ziA+VZn"
-    "be0ZFuqPZ1kVPQ+hPcWoal+ycpl4RrH+ssa1VypHYtuNasKBBpoUIXlRljMicstwnEkUnkGBH5m9l77ejD4fQ3pDeZ1lb"
-    "4tTL92l4+uiuWlrvJlrHqnpZNrbsQCU/rdOMALuBIKXRZTpN6khdoIWpbPT0WdBffXTi1CaicasqcS62eNjEp5tzyb+YR"
-    "V15Ae5/dFdoOc5XQbtoy8/XAWe3llAYl7KtSRPXCWmm3Y+bqrTLKIz6IXUVzhvS+Vyny+RGM8Uz9pC63pPgtnCqm1UmdI"
-    "BqL9ZK2L7O8S5tsP8ESrlnqa48Y1WzREAuFdHonZ/YGLgLhBBInFz1CFmQpLIsJpVxeSIgeiIEyOvchr7GXSNBr7FjYZg"
-    "7XEwPv16UXF029XqWcZ2XNHTL3v6w9ioXKByZ4zz0INOtxPEydwB+NxXWSeWwBxqh4e4N4EFe/LFAooUC0Wuob7t4z+4i"
-    "Db9n+XnxXVDTGS/9pgoBBYZjwU3HiS5OFDPAgd3JMbafF9iElkacYfEXC6CepmZWzGArlcDctUVvZHnNSOxU7MBZR071B"
-    "l5h26Fx3IlR74l/zoR/YkCBAc5h1fwYADsalnobT127XV5TP0Eh7byHSEpA6mw9cJ02cxC46lszK+FvyQD76P/r0UY6/F"
-    "u0u8X5cUTeVZHj16iaT96lN/gJrq0/bWWH+3sEdazO5SNYei4aIcF4R8DAZxzYT9N3gmDmlBPl6/oBdBJfTVxPjZqurZz"
-    "m/Rth0/hKLBv7ORwXgsDujxXDPstZTqegLbZ+JYAi0uY7ZUDdmD0iMWJ+tZs6yjtnoIUtea6em3ANDFqzS+0hg6sepOcZ"
-    "qcAhDciYJIttVMOabzMHS+MWnhN5n6Dvxr+dyEVMjpn56+w3N5IOjeaUaL9x3SIb4uwlU0JTvHhNxF8zrs4fJcp9cx4/6"
-    "beYAOwandZbZnBcWq7IhRlPSaBAmQjoxhdFCl7H2jPtLWPiYcTexrnhaBnL07O8ZuMkWx9DrlnfY7lARjJi9KFodxlRo/"
-    "8BrJ5AKA==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElemen"
-    "tById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new "
-    "Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c"
-    ",r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script"
-    "\");t.textContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n"
-    ".textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3749] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5f4XMZr1kBNGSfCSmTOvlaNpu"
+    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol71eotoIcugk6WX87qXROWV+/kshn+R+HxwP"
+    "Hg2uPBGmCmX2UamI/jXh0zJsD88wUxpftXOMriAjwPxuTySJzLCLFUxq9t5jqPj2cmp+DzqRycXA8xTLjPZzpPE8O9YfH"
+    "54dPj8iPJclmnSziNP4d+h+Hx4MowOKU8UxzLfaG0wO55Fz8Xnz5KLoZSYa5Zm2a48wxOda0j5LqJyV7ZBbLLRHNxGZd7"
+    "OFx0eHmGu2ew0eX6k82w3O7uQkcRBPh8OBgkNsig2BjmMn0VHF9DiLOmfxpinqOebq3dxehHHQ/H58clxfPIMM10XeRF0"
+    "lik9VIsolqLjvH/T+RZeHdH5VuZZITqvirwqsqiCb6/lb9E/l533UV7pTKboOkDA8alFwc+LMs3rVVxkRdmr4rm8lgF9V"
+    "lmxW+2vmLJ+uroo7npV+t80vwwuijKRZQ9S1vP6OltVcVlkGcBdksDnXl0sgkP/qJTXo96tvLhK614t72osLXtR8tuyqo"
+    "NBv/+39f+9lkkaddxFKWeyrHqlTJaxTGDkdVrAyuRFjz/JPJbeym7rQs6jm7Qog+oaej1fry+K5H51k1bpRZql9X1Aj5k"
+    "cXUflZZoH/dFFFF9dlsUyT4KbqHTVXvJGNFaVBJvCGxU3spxlxW3vtowWwUUpo6veLYx4NCsAQgdHi7uDgX/cqe6rWl73"
+    "lqnoRYtFJnucIN7Ly0J2fv5a/FhcFHUh3qYXsoxwQLREooI/vUqW6Ywq7EHLaQS/+fIaEuOgji6WWVTie7WezNMkkfl0l"
+    "aTVIovug7zI5V56vSjKGgqtI16qIM0BslJYw1kRL6ueGvyqWNZZmstguLjrALikSYfHybsNhsrfe8VsVkkY2+JufbGs6y"
+    "IXlcxkXIs0XyzrFQ1cNTFqNfjorDKIYI2thhFd6I+9MkrSZRXAhI4U6AT+EKCm458g7FyneW8uETSDIb1Hd73bNKnnDDz"
+    "c0VW8LCvoz6IAqJalSg3muIhqEPyyUo3ay40IzlNFJrgMCG5VJZOwLpdyutoaHMGHXUNrtL1NUFp/DlthtSiqlOC5qtP4"
+    "6n6E26M/+i/kSORdcDjSSzvL5N0ogr2Y91IApCrANZLl6BKgkGfEzBLurQ7MhzuABxFHWewe929uO73OEaZ43h+sC2xdG"
+    "PP17uVZzwe04rRfg4HfP+bZ533U4cb7nf4okzX0r4eIBnvV8/sDeQ2lO9GK9nsi44Ihn8B2/Xk8LyqZr/7UgI80CPCS79"
+    "i/iJU/AUu9TAL5oonTLXegq/lK7++A99aI+moSZZaliyqtRrdz6BQNTkL3ERfYEPjcrlaBooL5Vld54Hl0s8LRBoP2auN"
+    "IccEanHMXRMu6GDGWAzKm2sNq7NmgKjt691vQPNo18w3gHNLa7RibqlBtHH7xYYvL1TZQWx+JKMyjBCau30Es08Iv6+so"
+    "zVfNrD0/akESjVR3rd/BiehgjnUFuxb6vtLfBrSKCHP6U1dn4cqI5HAuDRCUshO8VVEfliFtKrKK9UdWrf31fNjaDoSLC"
+    "Gsq5DTwD3dvhWaksGuw2Hp+aFdlT8YG1Yny+1uc4LWfF7Xcscx21adt7HhEIO9jPuHP0ssl4LROgs9RXNPT53W6wN9qeQ"
+    "313Av/uiil8K/kfSX8uiiyqgOUATH/Nrb0kbfgUcyi6zS7V18x2Rs1o/NPh7hDrgGfRpdyG5VqvmoHAVZLQfv3cGMJsZj"
+    "XwDPBhZ4AmpGBxk6PTOjn8npR36907uHNnOCw07dm8PDIxra0Z4DiYxrtLkJZGlmpTY+wn0TVXH6K0j0H7LSD/gDn4mNv"
+    "O7RdNM0+3KzxEaLdOwGqPQMmCGicBbdD7vA25NhLhHAC7MgtMF+rLK0gvb7PpMI2DYQN/NaE9Ef2fhgcb2+Io2NTL3C7q"
+    "zZ1V5uh4z+3tuvOxeY5tEH98LiFLTf2im7Sv4iSXfSegMfKViQ7sxGb7rWr28C1GzVFvCFuefwn/T4DCkC7LO21gsnSQN"
+    "Sg6J1tq33bppX4h8dM5IjoJE5i59BGJetm06c3K5uENhA+ZBxhMiYrg4hauG7H2g6PHyH8Vm2d6jrKMtP5i6yIr2zAo5X"
+    "fqKW/A1YfW2jCZH88NwPeuSc70MNaY0OYoi2SvMV8mNzWPD3Wtzgqk6ZvKPuO8A+IQNeQAmQXhrm8zquglAsZ1S5iH+Jl"
+    "BDSIPB38uEPsgUA+1xODWQkMnWYVuIHVDv4OhP5NhHNis9anNBtbI8PqOnMZQbHHObOLCHhpAIOGGW0V7FystlHCDibDr"
+    "2rod8MRlxJmJL2Rba7IAjVr5Qifdfp/xNmqkQMqGW0yehazkuawHREOELsZtoX5A+5kJ7W2DmTZLt3Dgv2OPf26rLxuxh"
+    "hdAEpb1nJEKK6v2H/FgPdHSnDpyRtA7hWjXj0Uln12UUDdkL8Aar2yhK0WxdiiprDcmbyUedLxs/Q6rVd/3NLGvFo1/GH"
+    "T6xrQptD5HxEKMI/iOk1OJbFt5jfodO3Ply2WwtKoFFdZPHf954cdv//8WPUGsnueUJ+OnsOn09YnmM95VMdzu07eniRI"
+    "QJPAiV/iFMAiuYPD40ReChthAxwAxIm6BIqwiErIhe8d2H+enrBHCWxDV83cAs3cgZRoN+zalaZcylIGVc+Q6z/DQmpH8"
+    "Ut7QWHR1/5lKe+3UYqmRbpyf1bKFsu/exdxscf2aRtvKC5VtYDiGXS+doMsgrmK52mWeFpwsgnZXxbhVOs+cL4ak/uKJD"
+    "DS/zS/dGjwniJBFsPFk2vrwP6cPNIiVSRcPNIiMjVbPIjBjid/wPf68Twq/wzRPOKekCAGbQJnSAtw2Bl0Bn0bHz/XLbb"
+    "ICZboWuWgVOeZqauzEPzrR3dptfrkbD8/bkqtGuaGiy+yon6cXNG4AKKYai4MSTnkCf60EkSDfdOQ3leDbaDWTHmLVqzt"
+    "MbY6ibrPdHYPPAAg/bwOCDZ7F7K+lTJfs+z1ySV6TF3S1tH0O4pGt4Q5BaxECZDr0J99HNHCNJvmxPBhw+0cbT2HoQgju"
+    "94eDX9HqWCWlnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy3gOq0eEBdBO736kNIlxWVSA39Jy/X"
+    "kGRL0i/YWCn2f9m/kOtoKhCZt4ROXANSnl7G1az9NGDdW758XgPB3V8Z1KwzWJ6H+8hYePIBNr8xolXiPUbdAnbgxBn2p"
+    "Q6SUw9i0kaTYALxxzEqRn0hX4t7tEJ/XtsvUND1FQa5paWtNZeicToy49UvyTYqYaiYa45hOjDoVFJn2oUofu5LL+7IHA"
+    "I7psRlif0GUfNbrsDb3IaEtvNujDn8/7/f4hDR8Y6jboPqbNIE1O9mfEDdJygCxBINJX0rdBq1olxL/J6pPtWVKQpRChp"
+    "QcwBn5+B/fbMNKavd/BocdAuGEZICOxFu4xyD9r/zpa7BAZ9NEAKdYwD8ly2w1vttEoI0igYLL/yBIriNjYQ5vKP4U4Ej"
+    "mLlllt+rK1hps6gv8PLgab8IvZ7FE5cJfiDsqQAnwD0XPn2vv35BH5DcT7+k+1Sfy/nondp1JGgUWymkrbrgO2SqOyJyB"
+    "W02Xh5cP+Jxbx0TOnTZCitj6NpOsIB9Do",
+    "jLJoUclAP1gEZl3PRZ1Ymi9WeT3bUCIiGts10fX8D46NBqPHVmFDS9fAG1SqKbhFCJtDiw2qvnGIYfdaH/7ZDei0ze317"
+    "BFVgOlMEM1Qdak5IufX4eD02GkxAlrth5qi+h6rhuJ8YAcbrw6jCmgQtjr9RJ0Dx1QwaBdP5J8pf9gqjwrXDi7wxioZuf"
+    "6x5dlEAn94XMFN0c7baBCANm7Vd9TfoURb16hg7tTl6hNNIclocuoT091DWPv5agvt+7V1znM4tLW0f4DelnkaFwmgoTR"
+    "JgxSNGmrYiUDOl9UO3oAU5bv4CaCm5YZOoC21c25gzD3RPHpoY8CSfocG0jnQ1B3r8zq4RzoKDsjggc5Kmn192ED5uk78"
+    "NM+he20OQNHazpAZsvZeQH4K2dzLS8Ar9ok3McNGqBjajAXqwbf0sutE1lGatUVSOqVUpzybJ+Xa+KJZtg7A4+LOW9Gpd"
+    "SNVbHCYG+wNH4RCiQ4eG5OUxOedjFdOufhFBEvNiFGfAvP35499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3"
+    "+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/sPhLX+1iTp1WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/"
+    "ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPNbsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYnzJ18JHZ"
+    "/NMCd1sLPtwUuY/bh2Rb8hS2hao9CxSO/heIchc/pqrsZmlwIWcFHdcbmtU/jBzLboNRFTwMdp8Mqto2jRmaAVnoSZ+17"
+    "+IRdmlsbdOJ/wVx0OY8sEDIeIFYolmAo+NNtvvzC4mQ14by5mx18zNzvRtSJkkdSlIypyWN6KmnYqgk7EdOhD95NLN9Uq"
+    "wl6K2z4vXn0PFqaRQ0bcg0XxePCmu6eJRFpdF3krLWVlUSiiEpyhTQ6HCjiJUB912X1REKU6l9pgxuVMY2UTJaStZNrP/"
+    "PmbK+6KRJ6OAoblJ563TiLKqq0CEDDef8DGUplYTrCSkHkAR/Venzz1r1cNMbtSih4fxsPjz/ZQ7UPp5H+aVMzg4g4X/b"
+    "QiJv0lhCE0lURz1AvKHzWiVBTqhQvVHln50tdN1oy+Gc/1TUUdYJO6hN73Q7JW6XRKJKvJSicwEMWHQJ6fVcdpISxJJy/"
+    "/Pnw8GzUcV8yF0tOumscwUoIIdsyxzgB4Ctlon/2c/NSyetOrc4UFJnVp15kSWjTlpj+oUEYIFlIDDpIG3o3EZVuyfQfp"
+    "RzJ2gwnSpChU3VWVbQ0tnBAgb2yLR99ti8XUto696etm85hWeNXzq0Xev0Wu6evrcwJTBLtaxER0bxXPcP26iBfMKsVHG"
+    "USb/zE3Qe6+mgHha7XqsExEh6UoPPYBZk1inKziLNobr/FsU1VJ2UsAoLNNjsRGUJ00UKq2voHFXDyEfAJFbz4rbqRFmG"
+    "M1Z35tFiIfO/PEW6e/Yk/aTTeJr0a6eYwUiLxWNw9jXyoioHjEGqZYfepyVyGfARUGTld14044MBCwCqKE86MEHPhsMRz"
+    "YcZ52db4xx1vkCsR0Xez9NZ3eX32yi7AhAvrrkHHUCp9CA6X1RxJ5PRjaQFuf6LEwUs+5U9Se/wnSeI9vdcZgmtFGZ8ZC"
+    "NGV8BnwvLnncwAFQwsAVEAOVDoMqsBOlGnSu9qCWh6jrOO1c6BDoJI9hd7T/jT7v4bYmRAWFnM1SislN3df9EBbg3BGrY"
+    "ukFaJv9gzHgaRXtgRI7XsvPMJI8AjYgNY+VfzAnjtTvQZ1oQrBBgJM+ad2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaE"
+    "vOcUnov3nwDzr3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFSB33ktszrC6"
+    "iywIW4WJy+TFdaF88osmf/Z+6LEg2SYQrnAyq19ycu0tSf/IvKILltz+BO+K6QBj7vnj3ZLAzeIKGaI2ZhfaqYV6Gj+1/"
+    "EasFkb60sJannx+bHeMS0C+lMsS0DzenUBLxOhQISk6LHfIdqwGxaQCsrPNsFgRDSDZH1Mh71tEJxaXkGgEy+vl6wkJJR"
+    "AHQKm6vL/b72IB23NyktO4Wl5iw1UdYez7Z6fd3io26mWF9AQ4QDOTZ3OJU1QkuDWTv8qqgJU3e7jW0wAhJjHvDDA22nM"
+    "u+vT7n7/RQYCRCpA2q3ufKvTiLfTbxpNL8oCUCgQMMLZQHVSnFE6i/xLrF9Vg5R73YZklUTtM3dCC4asHGf/Sy0pTq7V1"
+    "AudRm3pt79UPXIy7XmkBJ5EfGS4LxYwYR11QK032l+buTxaAJloD+i9SWQAejWX8RVpqLh9U+iTTT6OEOcw/UkbJ6okGq"
+    "h6+WvrcwH4urU4lMArg48Aciky1eir86dbYEPe85cGF3/9xaugM+h8k75EjDToD486L/3OV4T7GAF2WFpDrE1QTroRREt"
+    "+57sC2ZdL5I2pM4voklj9z2ayjkECZeSWq1yKKSNMofrxfxxg9xGK07h2Rq7rheer2TLnWahzV3qocEDNdHjhSjZKqzxR"
+    "hU/c2r8ukiVQQ0/k9Ir6EE8UkLEmfZQnIkqfwf6EXKgQc9Pw/FXtXripjwTDExduNbmHN67Km3riGt744MjzvFE6c/dyP"
+    "5P5ZT33Slkvy7yTA+sygslwuWcpooLcS0m7Ec6lm5oWqwyg2e2L4fEJN1+G59GknHogAGcwfPdlUcCk5J5fIiqtpOuNuJ"
+    "HVNSQH19B7opqeiJc1vcKvJ3CkQS5wkJBY6Gk574+LAHsn1MwE1XrNnVzUYS5vO78A/vw2WozMFL+TOMVqYIvan0cVJDw"
+    "8wCOej0pBa+AJeL/Ed29tir6iz6LSK5SH9f1CwlxIHJ0MCZfBsjtjTggcBxanyaPqafLt7zepsHSXZoU9kYYHv3b7d5N+"
+    "7zTqzabdJwc+zErt5t7YcWAmyjB/eHD6d0638uviPdXnDk5gpsL04SF6eMhhhoHBgNXYrEg4jpl0YEGDYlx0P372sZsFJ"
+    "f1iNy6WaZZ8SBOANFjY4NItHh5KgEIAoUCKRRpfBaurNE8Ch1bCETdRtjT51oJaDqAne9H4Ejrdda8BmFHGgv4HTpefYY"
+    "K8IOo63R3jWESAsqDCrBmH/3Ty668HUxoArJjjItNBUrvn6GWfV6EMz2VTyA1+TboPrSnweA7E7zKcOMiROIKFH+EY7sa"
+    "ZNiCzqPS6q1lbLmAScOpqnp7Kxx816MqnX+ifowYBKfj78KDyJXJRzwMJUEJP3UHQ5ymFjPADa4cQfXH/DbSAMAzwK67S"
+    "pAomUwGDDSaTvoB/U6F+pwL5ygpqoe7jA7tAQm/6emKqPERc467yAvNOYFDUDPRyRYPAsTtrbypgRwSTvYGg/0/XXjMRU"
+    "vJEiNxbZRIwYoi7FbpJW6XSUNUpxm7Os7C/X/DDXhiaJFelhfNKP6ItqRe4RQjd4gaErhp3ZQVfhfSp6/5iWc3dAgs0W/"
+    "Pe6hlsZJyOh3BwdgYJPiCuL6J47rqFiBDbFtgXGDp0ROL2n0TTcK8P7cHcTqopvHbDbwGz+Wg6Xoi+562tlt4SEtAooMJ"
+    "NuwmLehoAey+ytB7TtKneT2DZKjXj1doLmmS1Tr/VITUAHdVNvKyREMDWg2RddzWmvVspAFQ7k3Mx1EmGOlGhCe2lDPb6"
+    "60CuxXWl65eEoKvw/DecYED+GkfD",
+    "Ww6zG57vVb4qDRsZ8E0xyXuDKeooYQor/LWAI8+bJeCeFyEg29ovo1smK4WiJ5ukpGBCRiBVhjTBqc+MkWflzTDvdeUy3"
+    "YFmvDKkqS1Fhn0RGTRD3xT5enhwTQ5AbBrOYak6hLUAawDc3XOGSkxSH5HBB9aEQU2AEswL7Sx+m9K83UPRkpOrbliNkY"
+    "rymwf7r/T1DlSwtChuXcwiQfIvPygSN/TUokdhQQR8FO3vU382QcbuPqkfO4oCwhCw6/duZHUesDZubUy0+g20vgHjIt+"
+    "kZRrTFGFpYC8LJ1NagVG5vw9sARLLEmAwLP3lwst4K0ICrlwcluOcEEFpg7W1gDNcwKyh/F5Om3smYl6lWMwYQfJIZzZW"
+    "/Zc7UwxMi/igyK+Jz4zWfg1rqjdJvAaqCuiAFAMEZBrEYYglTZjCBTaclSS0erQOhVvS/HJmnlb8M0XbHALgEHmUGhXQv"
+    "iEeXu8XNxKmDW8UKYjc30/P+39iiXOl2tPLm9otK5i5J0rn6pmAudETESGLY+PtaMfWdGG2YYv/4/333/nMjqSze3cCqV"
+    "NkIzU0pMRQwhb2URXiId/BX6wJi3HCnrgXKiOJtx5g7w+0YLrJWVi4iheKsTKLXaJ35uNis/EjBRwAxAhUM8CyE+AjoTK"
+    "YYzcGrLzVA25fiVSAHqgGXSPwuRfwgoem0LtmrfRKZjQlIhHzBvdeMWASSpoBSxoytIxhrYJYrZZJdFwQHaPLS6jTAcYl"
+    "VmShg7k8h+HWZMY/GoqhUMNAxR5AMG2om4YKJUCFrAl/TxBK01LQOvLcqE6/UuXS3DUVXLvvNV/d98SNJ34MAeuTYPBe7"
+    "avVGj/l3ugVEMabXvhKNGB6JX4kDPujpgfjH4PvL34DGcsH2Su9zN0fxYoGeF/pChG3Aui+skHXW99zdfDhRsw1QG/CUu"
+    "plnwYVYFqsZY2t1QSkFxPmJvTcWn+3pBkzEPbw0Pd67dJEp1It/Zhe0a6AzpTeDLdvxpwTQgvhjgarljs2mgZL0tfh1pp"
+    "s4QueIp1Mfz+Yj5rcbFFN3URpljLdWEoQBvZKvWT7+yXzWlAfiKruATLGTw48jX3bdBcmj9kHBnL1BthoBrgfk7puhjXi"
+    "I+BQVfU4A0yGXL1INEovEXAgM/LDnsbsCqmrUoph0S0SHJlu8065r/TgoAvz8H9LqkcEdgkszBy69hjVtmb4CmYYuOvh1"
+    "IsmV9OGYcS3HqD8OfwCNBcGr8OX/vS8D6LXZAi/3p9E8jgiheOtvYp10UYluGh9GNIHQwT+VYcr5gSCPBdM6AIQJhFZB1"
+    "FObGEVlPm6IQaXla1jkGoEZ8PxZBrcwTeasjw8z4lxQ80DYvz3sHMmU419fd83+Z64eQvtUnoRnhcalLyGICucgQcf7r9"
+    "qT1dh9kobp1S5CxBzAUKQIEYa5CM0YjkfrL2GxTbcfSRSQNz/qif5FDl9YY1sEKSinqRTlDLWhs2lMbJIwTnPB9ZWzgyD"
+    "1EBF3iFBnsp4WPYWhBqUGgbTST0FUeM2qlRKX6Vgh0Pkc7IZgBstZXQBohcW7lEBL6AXyBsDJGJ5BkhISIrlRQ0JmpfE+"
+    "qTMsT6UcOAVxULNoyHNyEPZGlJvMMrP+6O812sQkgbHfCqQ71wugNRCB7rwjP2IsFP4Aj/wggPAN/yFV+ojvtMDJFAfMY"
+    "EesAD08AELwK/gcog0I+qrFt7WSvYN+9bu8O9Cew+2ZnuFAoSbq+o8Dw/u03wpR7ois0tUAk4f/jItLWDO7kY8Xz6aqGp"
+    "4SX2OoUQ/IDBECJxnKf4d9wbBwLPxbkSKL6rEi6C3hSi6IRddN5ATt5R42+xStTWuChYBJCy30sN7eFCy4/5+pcYXhoNm"
+    "0Eb/xII3SWIPD6tHlREYt2cGYgmRFvhlU42gvx6x1otqQIKRG2m9MtJ63kjrlZHWGaQBhdKvmmMcB4sLBQr+lpw48goGt"
+    "QLmOGcSR4URqnKf+4MJuC0q2hZr3uITwDW1T9xR5XpTtXhIYXH7YuM97gOqvKjeXsW/Gkf+EA774qUMj543SHCWt5Eg9m"
+    "PsSmpeUvMHnAiTVYVm29aemABQT8MPFNVrPPEPT7r+4OhpJfzB4dNqGkz808MePUPKEFIUpvrIrrJPVtjJN2ga5R56686"
+    "TVbHxXp/3x4f9YHh8vPY+NkCV5Kx2AHCR/kXR6GZhJDWL1zXKZCr1g4/WeCOtQQAWBIFCIYWnh131jh6MrwAOX9Qu7Km/"
+    "HT/1+4PnPb9/eLLZbVeN2D86CfznR163ws7qxP7pcYDOwZg2q6E1ouTe08OT/sGNbA1kuTHzdbGAGf4FmQ/DtkJqKY12D"
+    "NbOe/pDd4Bab1gbPEE/cGu1YQfeCOfjTlbhi7KM7n00kHBXPNDgpVwL1HpNjLyGKiveZGNA0IGFOtNRCiC6KBauN2pYq5"
+    "R70asVVgEpIfXv4PXOe5oD68T442k+UgsDHZmUU0ZzKbAqQMUEsFUiE+XTH0QMfFV3cB7CiDb28gxqIuQ0A5Hga7SOc+f"
+    "h+VzVfjZAjmp21h9zrkBl1ur2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZN+6ltHlgANh0lr1H68qQwUdw0o9Akt05"
+    "sM+wBDAGg2ivenPkUX7oAdlcbzCnaiq8VO3XUmQeisN3vQwaH2mth/Q5oJhMRnsRYEBoKBKoT3NJ81RcSd2fNAehgZTGv"
+    "yAAhEOhc1D3AG/rcQHAwFtr1Qh8mo5HalZ7QzHA/h96raptLmBuGHqB2sOVFvpr4DuWebK/v6eeSDVSITBeZsVFlL3IFv"
+    "MoTMf+8DgYCGnNLexkZCtUGvUeK29613Oj80PgWWBu/WOeX9G0l5La0l4qtnbcqK/7Q+/IrnOAQz30sNmNDp5A/6Lz4dH"
+    "+/gKZVZ7q76Wr6EjUew4br3uEVR4MN8sPFI6NjdZSAqWqYSn3JKCj/f0YdZfLBWouzaT+Y+scRe8c6vAsKwCYqoMfvCmK"
+    "taJgLOHfdesDtf+fcgouo+YEc9o5bhSeAyichUiAzuCpy4vtsVJd9fZbiaoTg9Wld4angON/sLxMhqZ4BhR8fLK6Q1VKB"
+    "xDg5kdAas2ILqq2Uvh3OQH+WEbVspRTQluE0IwYUADPJhD86WQxu3e9UYPYLSBDclQjORqpvT2pxLeoU4UP3lRMHLaHcU"
+    "RN7Nb+YExfiatEswC20XAwJ5NYR7gpoD6n6wQpYBPn1+VwOBg6KLJ1oaiZktTDk0GuFWj4IenxqQOO1ZhzWeQSCgOP43B"
+    "2xKxWJVaxFGYJRtdJ0pKPZiuHh0LLAwKNzCrZMcPsuhEedDmiI6s6BYlVgvRo5YcRsWmJIy516kGuKxMEHyi2EQTW/G53"
+    "BwrfKpsUtLTK7Woa4NKTkM3292tGuVrgsweW1phFjwceuRyxyFZO5uudnUP7zQYvVRTXQIN3zfw1IAADWFbNIALmCYY0I"
+    "PWyI5xf714OOk73zq6VHqvfS6TPVJmnFlkxerXh/Zg7sOqnD47OOkUxysD+rdnNBMIaoYe1+BnEt71asyQ1nvU2jCsjaJ"
+    "5qJq0Fsil3KunOO3CbdUA6/1Ttfdg3aruNfkSE9Q7PaIT66Ak3JzLVG+CJDmMwQO/7+6+lC9uZk9aik8kbmSG7xY2vg85"
+    "HQBXqwDz1fyuADXE6juepR4HPzaCv1IanLoa1YbQsfiKC5GgUgXwAbBlwxnmFtpxu1EwC4irEluOl61w4YlWndSaDSHWR"
+    "f73gtctPxMis/o1DjhDA2UXDJ+dK",
+    "d7UoyRH7Pbnq4FmPt96oEA0FjKR7MtbMw0D0jjzkg166kg9WgH+otIwMXdwrfDLsA9QFnX94wC4XqKCg2YIM0PssdYROJ"
+    "6TSH544QQ75PSI5dCjD9uKmD2dDgSCBUNLM6783Ttc2EOeoBsipy/Ta9WDi3xa3snwV4VECUj8EcphMra2wi+rh0NoiWU"
+    "qNXAqcEamz8OQ7VeJNu+5m+LhjSE09sg9NoDEl//Q3dXT12O4FzLLHZyjYCW8Mkn6SAJYMpMVDINJ09ReUL7mrNs+EeHT"
+    "sKHMsxusV4BOFD4EFQcNyH+3aX7HrSoj94CZI0IGN8I1rpwiHDDgcD/YB0jwQ0AU8AEosDlhII9kkWn8MPqIXCKnbV7+1"
+    "51hrHCAraRg7CAeDV1ANIOCjvrem99cfUXvbWvRF3j5fB7kgDB2yoX6NqBk6T8xrfxogd1GxSrDJ9PMCs+ChPPzhrObJJ"
+    "0+T7wEzeV23KfJWzmqHBfxp05HrvA19anWBgKPVCB9kmhVekVd9sUaVACwlWag0SnjUrDSsPMEdghlud28UAW+O2JV3YO"
+    "QZJRbkq3jpWdmpheCOUcHh5mStZiRthER4AbquEJPYQ3kQNalEMcgB0CPOkR7DPfVVJCStwZNd2X2+uQs1VlcMnX5VdHX"
+    "cpPApDiJ4lPpJaQPUrC6zb+T9w0MNtKuO1GOU1fDkEd04+B9aFmPk0mirqvEipwNpbiqgH9QvEN0pxF5fsQ5QS47rS6bU"
+    "jgco36VJAVabslaYFRh0O2/fAb6QClVxtAD4t+gXDeTfrL9tISFPAC1BYt4wD6padbyNEcEJG79mRyrXs7RDlyT/Ir6ow"
+    "72BIRy2FtTg9ktZv8Q9muaXrzJ0uSXuXvMEk9yPKfVfPdRDz2qhE/7dQ63CYrrW3AOgaK4SqUx0wd5XfQG0Au0+FguAQ3"
+    "IvQwsYdOLOoguZOTDX9NB1Wh4NjR+CsnFHF8dPWrA7QrnIJmi+gkNFraZK++l+gTyHc10sK+msdVa0pgzsWal525PwgLs"
+    "AoWRkpoq8An32IQmLsaNqccgGa0yMgiokCianxEQUgNBBWkFCZFomo70Aqa36ImBW46tWZ1q9ELYgi1RwxLAJTQEQ7kEt"
+    "Eew9AiVErDCJeh5oo0GXLrJlGdTStjO5rm09SayVIpaJXd8wh3fSnUycN6ooLCLifkdUiE34QB3t5JErQL75HTNzdiZW8"
+    "KGuDrMjd6oVhysKnq9Kvicu16GjFVUSuV2xInNvnYu8sTaykUJuI997fIF8Ff82+Q7cjR1neEAs9koJMg6eEciECiqaWC"
+    "lFIiOhVQ2UihqbCn2O5ej5xY4VZR3wmOyJv9hAfhNLgLu4D+ksEg9cnP19Y94CrNX9DjMAAow2A2POLVSHicF2HnM8UcT"
+    "duJ4IdMCQKRmAGEEqALyTdC5LeSs6AEgSNl4Z5Ve+g8hSyQqoPkZdMjeHtAbNWYkgn7KHFx6hBdjofecWHQRQekQcF5Hh"
+    "a+e6uEYlA1m3ov37coE7nxzdjFsbVkEn08qqGXogQADLsRMoRQ70eD++pxkka9wqul5kskLFKGYbA6eN7ZEfGgownOx1H"
+    "Rw6WcDDK27rdaCcPBovCy1PVR+7brQtMI0/Cu2PQC4HUactNzFX84jMFBmZae0DCwNjA1aQaseV3JDLzlnrYGacFAmFOm"
+    "UA/kg1BNiAHV7mgHE62izJ/6inrShbVXzjMpuhOC2hbC+hEhw8fkH7Y8x37XJpYz7sUPhY9q3QBdDxRjcVL+vNliDJaiE"
+    "ulhnZNXcuJIDjLbGOHz1hq2pRr9nU8n2e3UNnXsp1pyRCgIuN1DIAsGYnqY7lJKWlce1bhZVXjRzW7M+bavuMfYVrEFQC"
+    "+1IFNf0GNWpa1JoE+cNDX7SZlBl7WeMjkbmgGttOYx2tIlB+rQBztkvZelRo7Q0ZVhpVa/EYqlAMJGOAvfnDw5xAG7fmG"
+    "ohSAl+ppmVO1o2KsoWX6pWMrYGQFxk9AiVv0WrnHbqao4NdS62BYh/JA1SUAiE4jSwBaQs6jXXQ4hjekvTGQSMffGRHY+"
+    "QYKJYGUcTSLxYSIOalmwqgUEA+1wLyqoAYgJRfwEJ3KKYPbU/2C+kM+9gA2iNAZroBA6sFwh84lYzKGEZD5Aad6GSJSJk"
+    "T2yPkVKrW6RbMm2yIgVQ39RQkyUJkfHCERgMxsKTINs/D89fuHJYH6Upd/LxY6MJdTNVSscfiNi9mOBeJSwYts/B3Pvh2"
+    "5+LKo6p21bNZicbCV6qeRnMI76oRMkU1WacPD25Trg9TB2BA+YRJRta22GBY6+ZAnHsYT66meMb3oga5+WJZI+tq3cvhC"
+    "GVzjSeM3ACK7LPNalbzP1PJFVWiugfVzH0dZyDcs0Z5NYUvpJwImxzjjz+xdxGazgNGRJ8ywB+/S8i+Vkj+4p5PzHiDGV"
+    "YIZU4UK2GZQf4pRLHJsLeAQUQt2bjYwWuc98fABhRCeogUtM+HQgS+E3z8TnWtWS/VRf+j2LFHFNWHxRYLFTa0MWPm+4M"
+    "YiXBZNEe2d1jbLKIQK1hyJMeB2rGCfzk+Cb1hqBeOceAgmxp7OxJnAFQKOWj8oitiZ1qDg2DKRIlW0LcgORS3KKF+gfLN"
+    "WyQ5uSxdpYemgTgE9GaYGo7IKp8yoNcDPbievROuNviuy8qdyCkfbVZthxQjN+UhUYMKbdWfMIL1b0DMSGO08auAZ2FLF"
+    "LSzQ3RMVv4ena1oTuyli3KTmlCPdZZ9dU6wlMq6JphoTC6cxvBIuQ2YF8vwyJmyRfZEuWn+2WLCMguaohUP1EA+qLZrgv"
+    "FWwOyNzeGU7X+wTfb0/VSjuiW2Mp0K5tigrI7EsLPBDdM0KIfGnlCKXRoNz++YFmrFl0Aba3FbhdhhZSYv3gLdBoypVAb"
+    "FbaD8Huh3Ld7gIY32noHFy5fXFyDRAfiQ+kSehd9Riv/ti399eP/izRcfvv7upy++/OJH+Pa3ASx3fyyD76LvxO8bFRkv"
+    "HdblGQi8q3YYbghUfxDGR4MDTuOTaEpkK5JJXZNuNBUXwCiijgOd2Dx/kSZTS5eMsPwlQWnloxH0vS6PulNJBkoKKr9U2"
+    "jlzao0ZBZ+iqh7Gofu7m2mHITKva7xe/sf2lUGqBTkbn54kRGuJSTTFDr1xS+3+BTy69YYWKb+jb1dK9dOjmipPd3TEDl"
+    "Ro68qWJDEIecoZhdqrtAfLWnMdc2W1EnujOfepojoSDzkilYBVJU1VyxyltwQdYAh4ghmaAVp+HpEwRbHuxGt9+5bVqpt"
+    "ZVK3qkAMmmIaK9qhbZmXGHgDNnCPNVht/vE0vhSd0xoz2nl7hIlBkyjIzE9mOzHaVypNuq9yFW07um/VG60OrJui9mqxU"
+    "z3u5RpPV2ttorTS2NNv2rRnPGgBjitaAmZ4hr5rEU2WOnfm0AuOPrvrYIZBjT++cfROoByzkROuApIa4uMYo7on3MdhVE"
+    "jMKksrQzTNSNeAlh+3Cm5aEiiR+KcUKd1UgFVdfoU2lwuJfAhanj5PGEtli/tcAHogg9n53G288gJY92BnKZY3sOd3f+d"
+    "xd7zVzKkDua554aY7AgcJ9i6gEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiHy65WBp0E7XhQ5ZY9l0wCs"
+    "eHm4rS8D6T70tYP2OZ4bKMjiiN6A6KDPAMC7o3BShFIsYDQeJP+SfMf6dLIKAfJP+noiFM1YIufbJ5XrP4HdW86WQ8bba"
+    "34/2tMn9k1W67kwQUKYfgzQolCX9",
+    "wwPVyZ1zxgU3gSb146hlbP8Ri6LfLnCQeI7xZCWNhAa98TlIbpNDQc9t3vhLkfCtnKbMsl2TWRwyT7Xl1SrQ4lDzp8fmr"
+    "Ewd6unF+XU5HJz2O84jYL1ao68YdSxvagB5zSB6tCe2jyk7Z/Ci/A6Uj5O4KFM5C4quq916z4/Hpml9VodkQnuKmXxAZX"
+    "NiifkDyM8wuiiDDMRaUW/UN+QOPfGEdhIbYqUV/broxaxcQhgljtU7vwbWd+UyIr5rtlIDL09wSwVyspSTejpBr8cPj7S"
+    "mUSm7R/+TjD3aX9gqSLygCsgj+OFhpU5w2MmYMcN/ZKsjClY+8Ob+J5Y77wftDnzHJ5ieuGPAgd3aLn2buy+wAvgQPGmy"
+    "f2tld1lZCRNey+ugVitYGTdP49I3EMRw7fAIJWVV0Le9gJ5YtkxqZ09QDoimIc0p7OZocjgF6f/C1SaUILFPSstRAdmpc"
+    "reHwhtv1KwWoEt0BQB2Ausyy0sUcWT4l0SAcCluxPuGwr4CxorJ88PDtznnQDU/MwSvPPHKouy5uGkI9Y9iTl6Tr7idST"
+    "6dzOtpN/wR4DKaDFCg1p/6U3gP9duA3mBkmG+4kW/YyjdU+V5ps2fLt+89+fNZxJ0o4B0eXtV4zmAURP9Bg5QEpAw8Ibg"
+    "Kaxt9XbiJ8lAKEnGDtsUKhRwyCnkVnr8av3GvJq+mXkBdeR9CCd6XaHX1Ev1AEoWPC2/0Hp15zPjmxpMhBrled2SAHUl8"
+    "gjJYjaTtpEg9Uk6gUFu9Z0CZDxRxteaezgOiq2evyivxIy5KNvlx2gtfrbVN7iy0tsT+/gu0nWMPyBn2rS05iE+/Tt64s"
+    "5bzIwIpprV9H0WqgBK9NDLtpREDm4X/JviFSiIMjPE7zq/tMvnhT9l1e9qimq6udbWFNr61Pdgq4xbR8qvYtHdukRs2Pq"
+    "6QbdciMSzHkGyqaVv8T8G/yMofamGiGmkeMZ1q3wHUOo6puoDYB02AUvX5ELhhmrlQ/bK4o+046YU9CONupDZINp3M0Mc"
+    "i1btD6cwFSDZrz/gt1uShjxKPksDED7KhsWav1dOebPYhoKfS5DIWZj/wqTe6cgnJ9XL/cfhkRK8hFxDjQAynTLhqGAKX"
+    "PO9bCPLFJ3xi71AbIWryjaxqlwXXFdvTX5ClElmckxhrkmudbBxW9v7DR9KwVeEJ22LmhCtvtg3IejBOwNg54GsU/AoMo"
+    "uEJgEEEkLwBEE9Z2HIJ8r7twd8UgS0SatR8DbTrZiKGTIAoYPglPPfgN0WrZHQ5UJYwZ+zUpbwf9KrVNLu/ExVt5NtL1P"
+    "4gCfgQ2Qae73M1QZLmo17bc0oj1RaQcXh+SW6ZTZ2k1oVdPIERIbgiqEG2Gj332CMpw2ITdpvULsDsAKvWdwYkFG2deb9"
+    "RUhKeJwby4/39RHuuAembTSdH05ajR8wRTtqUPW6rlx4eCnNeErOJFRrP/KNS/Vx/3FHjhjO07Q+Ft2ZBz1tsBte0zWFQ"
+    "Ovp97u4FMH9QZefvT1Y8uv50/fe2JLWrb8ZP94kaqvHo0uDDvrFJF6n6fNuTFp1Uzdac9d5ANZsnot5535gV2j1uomJWn"
+    "aTgw0dzykhBJrGij946UscosHKROnxtKuQYYgg+nSSdzfBmeJgDXWT9dwEV33JSrZICI7Rew8ajGJClDnE1/giw5g489P"
+    "gcokSYuYdNaw7MMoCgUOHwoBiCIJ68KFPXpmpdn0NEqEQv8NKeBsnTQHHU5C1Fr4vyjrFW5Om5LYv8snMb3XfoaHK8awm"
+    "vzZSTso/o+GNTvqDIYnRyCJNycY8nvdcF1IUnkzuqWX8SZt7QLrbcv0mq83pP3CcajHfB0VzlI//mRzpKFbKSYLbWkcDU"
+    "AaY59eTQWlAVHp0j2ob1QOvkj0b5Xmgi+32ORhsNXYd3Ru3tI/80PEePWnLdVaeoQCmBWWZUrUxF/yk5j4qcxN8I48DH/"
+    "6iP5hzVa0hy21Kw1YEyRFf1HHA4R3XS7Y9MY4aNMylnqBJtDnBTCxVwaT7Vx0hu+SYqEOX57sJPVuVaF//zEy62hg1iJA"
+    "6GiPn5YGdT1ZZFgGUHgBB57zZ1eN4nD/+9dUEehwRPiCiaFlUzdN7ewHux7rDajREEGTraln6sc9OqtQ9pEpRrUtyh75V"
+    "RAnpbej1kGJvPv0P/zcJpRR7q2vBN14y+1PYEXUKhtQ6kaKvXAq09I/tzS3WGE2pWy8L3GvK0VxwR9LpWyHH8EZ0cLl2T"
+    "QBabHhlrvudIE1I5DqCvALpFiJ+MagSd1qiC/1LELLIclQd1o5B2emiUzs4GqtqGXfhik11oduJdrX2Em11XhOdv8CwUE"
+    "RRIeZZ7MZ5eZTrUNp1xTZy3HN/pHR9gvGiOLpiH5UA3K4tBriYFysBpL7Kr1adstYP2WviUOKLE1WJ758GhE5TjK2Sr3r"
+    "PzRUd7XODJ2zV5KqBCKhrfuRFkUIWE0sQMO45ISfF6hxbB5nMZEkCU459yqBoLIhZpuOm7Opz8uZOa76twmyvDqVRc6uS"
+    "unlTTqdd7o9lZnSKq2vjLoDeR5qUb+1ZgqL+vlCLD5qhfbZzpVQgegFspM546hrxAHX1u9JMyI7KXSn2cQl8wMAluobHz"
+    "FexTK1asOprVkUhJRe07QY5qw2pstUE7g4Kfov9jhwyJCAE8WeUI32hGBYlsQuWs+cT5rnGMyZX9z2M14ioCd+rWk1ixn"
+    "0ovCzzp3syKxQBcqsAAdmhtMdFR1FQYlw3WVikHeMKRF07d2NMnokR2Sk1XIhPMJAVBwBBcltR0m/Abo+QxC2K9dVg5+p"
+    "OOwVppqxcef0m0AGOxkY4AxGc2Kxz2+2wo/p5EsUwgZn6yyljsQ1MuYGOMkwtOta/Vqm9BEMAjQvIgEuRBJByA0m+kBgm"
+    "9fWjrNm8NWKgkK1Dbb1sCHId0wRO62BxOzsPz+5pMQFC2TEhoRYGklVcbF3JmGNwc2e2Nk3hjYQjF2J9LLbasUTeu/W17"
+    "OvwPrVW0EVyRbHDwughHfNywNODZr2HWtNIMYGVSb1uc1I3FiTLrJMGKWShPGXGS5gYhSylxFFgp7aIqoBY4thaYbDXrq"
+    "G5sRiHv23wSszw1nU5BIivcbyRqUPoUsCEOGcgAuk3tX9cuzyQme14XA7EwmHQ+7a0UG8s7RH5rbxMto/UroHoKAk0enG"
+    "cn/f54kiH+L9EjG35EBiydq4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227CGjrdmq1Nv9H"
+    "q66o7mI6rAAQzABTkU2woQPu7VDhE7NH2LknZ8o5rBGCwmNeXuauhXYYvXH1VgyfQt/r3pSzv35N9ELAmjk8hUjGkBlKB"
+    "io/c1+FbgP3VGmFTG22EjfUGwzNKzwAybznZE+qBTY6k9uzZqwT0II9uHK/dNEyS+/fJvJSz0FH3WDjTvzduDySclxJNv"
+    "l3YZHuVPl021S3wRimACpimyBErrCowVa2FY19A4bRE+WSXnF3Atg9f5G5FbCrFL4EtbMziNrJbs4AFgamEv3oXW3Zzo6"
+    "g5FHwL6AV1KvgbRoy5VXkWDySprSjSi9nb7ICWoFlZsr3JE7PJu07FVjYrqj4BKbVtVQbvq6jRJrG8VU7mf8oSDC1lqPu"
+    "wFGiFhM/7+4Bbiwk+TikBeAL3LXIimdso9NFkB8BqihYH73P3LSqgNajEasLGN0BERYzqb66CVYBohoN7AMD/DboWANlm"
+    "0eDJ6gfUla5REYBGwk0i3lHW+SjY",
+    "ee4VN0ema9pFE74sM76qhQ2e9PQqj7XEspdwYbM95MWDErU6B4j5P2nbBxgs8QEmq1+A9XYdEO7JqxMNg6EXwNO+9Tbss"
+    "l67zvvbaMFLl8PgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfpkelly+MqV252bXL2Vmyw4eKRU/ZHDtIBXA"
+    "AbKQIvTZxJFwthpYgWa7GpM9VRi77D2EP83Ape91O1SdT/o9w/MSTl3sJXJoMPDzgqBK7q4QFwFDyabyyN1pZ9ofLb0b3"
+    "9LkcO92cUflAL+RPeOj+TJZ3Hk8c29BYZo9pPyZCMQ/k74y+q4Btb8/mF8gv9SblhWRjZ52vUvs7r4p+pvLWX47+IxF+4"
+    "ulZPI1RIUgJck7Y3EC3QaGr5eoMU4FoCUkqka9cjVuzNgjAG6ZWEEoAyfUpFNCK4gP4A+dmnAnj81c81nfzTRJip+aJCJ"
+    "2KVSnrpEDg9qEjS+ZDG6wLnxLa8VI6czPRjZ9nCXwXVdni9eBB6meZy+8RXemOJx7YXpP4H3qYx9CoIfIHf2dtRZLUWT7"
+    "DIXJKUDpjhwhP3j9mc2cECwqEcnOqzi2s+XaZwcuJdc4Yrz+pxHcjzaoxWKb80BxyaJ+cQNlX32iWHN+SVMvlYNiN7VUL"
+    "lbwtalwx22n9yawBjhdulF+iPe40hHOAtEOHqh4fhUd/EzUIzFleiZ5M6grTE+YPJr8vkeb/fg5+L2WzKAZW72vMX3QKs"
+    "rHeY8W4wmx5corMOd4UCtbxS8Wfc0+HgpFttxKNptXf3bAaVnM5+XfZPBjE21Cf/lf6MGn3eox9KOjmhl5PTX5czOYPvs"
+    "9nstEc/F9gH6OabN29etxy6/2XC62wbCmpOHafPOOxdsCR77VZWWOtKW9UAS3XpVmzOgzFIUbGppvWoP9aen72jPqAFsm"
+    "rHIaK9nhf0BvpYkGrQ4cHr8UkfQ4K40RkGPddT3TVepFiZ133cEAidKNQZexWeyMFAvEEZ7CVstG9S/Pst/f2S/v5Ef9/"
+    "R3y/gryVkoeqHXP2VdY2aHa2xoEAWZ30rFXU+wNv3JIfiqpWb9Kg+OyFbTnOGjkE4RN0deCOv7nYps4q9pKJuHGxk9Z4O"
+    "+o0lL51pQnof2Gmq263gHeC22wUicwCPXQdY8Tc5MOD6VIs0W2ZvWCHTX7rj0P01WR2ugc6P935NPA8hR2CoBn1+yVE/t"
+    "fZHWvE0unWF4w1qMvT4R7uAE/yG3siOVnp8oze9SobSXZrdATEUyMz/l882jQJOfF3v7gTp31g7dyl3Z7En9OlAHnowM9"
+    "Dq3yyFXCH/0hpDsZ7ZIXWodGtufgZTP2ZbXYr99a6UcVpBQ+4hsH9WfwCtdQuuHDumsRlMj9PJYR740+np6XG/b309gMy"
+    "CpMjjViZ53M50ApmuTY4BYPGNWk4hQ+U0e7wFe/C5AbWzZ4B5xq1wNSd9XLxroGGAB/52gnNa4VK3Mh2CaOphPnRus7/8"
+    "Db80dTgWcyANalrA5J2Hr6rGyZx7nYZWVRHU0h3I3ilqlqwIQOnTk74wu2WSnocnfUXXuGCqmp87Iv0bfkt5FNgdARsKp"
+    "gsjfupwZe94ZLFMM/e0R89ZcTnou7XX4+b74pTGWjmfsE7EWwwc3o4kO4Q4SFz+8WTAyz4NVNIJJFkrbdJPMV0tLsj7eh"
+    "1Rp2N3stXHg8rupZoUWOXKMwMsAJs2yzCzIswT+qrO8pHlpt7Nz88HIzkppuf1OA+LoAqL7mC9oXV/gXsyKeIlsu5oGvI"
+    "Fc/Ev77/GqELAe2lkoFhv+FamFHqiEedYxkImYcsRA7tnsQVL9lLWGlieYBVa0EVRBabI9CYuZVRL1SGXQtWiqmmUU8R+"
+    "umXlOwxhkDexryOM60gv5RIFfUAX3O9x7XO4Ew/4LMtMGRUxjTyuB5d6nqK6GVBd3XtnDIxBIVaTchqAcBFke+rspGhLs"
+    "WiTYm4e8OkSvcQlKxor2PfDA3auzz+oQ7dD2Lw009RiUCEfMDI7KtRQrAnq64btQ2mUblh1tnSF5O6mPzITTjp4Aet+Zd"
+    "ZdCXAmHMw/8EBFuMCc3Xl0MclbolnqqCOKaz7okFs7jI43JgSxU66XtGWq2nytjzNqc5xRkeR6I0OgrT/LxsLJbIFakYW"
+    "fpbo2RaPPn6W6LGVkm0dhwAr4YuzNFUXvW9FK+6P8TDOcoxwItUK66fUyc6v/aUUozD0xOHn27NnJ4NQ7Pz/vj0DChDwV"
+    "PA+OKcX7243cqPyGAhup4GzcgFt1n1HOpvN880vV2Iy/I3nQRD9UcQ6dvn/0vNPHcIdAhfv+80N8eX7s4PGBbKIdNlP2Y"
+    "95izCVvI9yuFObDmS8lccscvgC68a4EAbis712n18OPAsMp6kCKkLMB2m/rNs9PTk4Yw7LdBKcjkAXcGdYJq3F+QM1foz"
+    "+vLAnS4AX9oDBDU7+oUcykC1S8EU8Rxq6AzROleQUwhdeYeRyAxCSyjxgaQNmpGd6B/Fje/X2KJ/Mt3s/tOu6ilCCaV+r"
+    "66iqeQ7eCDjbmOR4Ht5bVhl3exFlEMK94PoZXB8NvmtN5C2lcHYx2iIcRZYpHaBxQDx4woB783EZlTkcVBX5ltewU7fw4"
+    "5gR2I/zINw8/WVWw/uLDpJqGsCNegdQNKCqhUH2IwykzzBUeHFThpDcQPf8YSBD8GRhbv51gpwCOQM0Io5X31B8MMakC7"
+    "nNw3A8O+9C+Jz4A+o2S3UExbzAoJouV79gUQsWSlvooEYdeSr4WJ8cxowRP3rgyjz5ESWKeq+UFzgyWKIprfWb14UJeIt"
+    "Og3riO2FxEhvHo3tTiSS3Ey0q8zsUvufgmFxX0qRI/5+IrIFL/kqx+tYjZ7xuHiSiBjXinz6XL9zsYXW1L4Ecy1wdy1je"
+    "aVpdK4M6o9EnaWL0H/1LqgFl4Dr3Q8YNmgL8qPh4BCrKHkaNyZZ2G5mZFF0TBGTmbagXk2TF6ZszwkGGGBwikLuirf7PJ"
+    "4ZRML5vvmCQirucI6iGNJQt3xx4dc2vUNgsHo9mZNtMfzQCtcXhkNvY6D+GhN8BHz1vlxhFBmwqyOviadMwYAX9OGUd02"
+    "/xanx/q2kUcrvIgE1lR4X1cMM0FWtXjrbrk2vUmK6L65IgVKxlQMrzSAD98ndfPTSpfG6fTD4fmg/I73P7Ahu27WmAvx5"
+    "1f0OVyuyq6XGIrtQJ+JbqUAaxeziaAKgzADE/CFD9CX55NLadBlRLMcT9P1Ju+w4AXBwjcWUaromA1wQWZinlYThJY7uk"
+    "o9nH+IC1UqyBiAj5MQUfsmyJNOv2xBX5YzgtgNXyeSsyZINTo6www4R6yHQKxVyJfbxDgO2Tho07V3DE1h3PFlZxgDpgj"
+    "fnuGbzTFOv/zqbGhiq0LZLYitdEA6qktjr/BS6/g92XFv6/zsbbpracBpjxROX7Jxz3rU79p6MvcurDtidscx1Sod6toJ"
+    "j/klTat8TQWBY4rpXDYKgMseHS9CC5VEXoz15uh6kmjpw98aMoAeK9dIbRxOdufcbrMYUN9UBZsynxR+zu6Gzwu+kFwlg"
+    "+00TAEkKe5NLTDxoPnXFyA2EG+fV4r0jX3uZfTj6W2+me+HUqVQk9V5ICEgckI0vrTYHDQ50BF+gJIPY9X4fkV5Tor8DQ"
+    "rMrcn4T2AsNnRXVqUJr2biqxVjc6OzZXoZZSTg3W3oovN4nDXTp3tSh1ZR1ZX4obsciY33cE05P4BhqQ3tI670tapxHjS"
+    "WZ3ntVZK3aKShBlQ2Tld00MWq5Y1",
+    "6ijGc0CJpzhQNzzOzS6+wtkbXfV6HWA09ezehLnebVdTDOXG23NcYMjdK7xB4gbIQtLrCapYzf3VVFUurCj1894N3Sxmo"
+    "teilBWDqBMiSYCfuQesehCLm2AmZqhUpOkFQchySNjYgiii+sCVUThMHSXGM/rEDvIIZG1enZOpQi5h72E46iY3bM8b4F"
+    "0C/um69Atz3uME76lbY4BOfKQoTfojpmCAJkuhuhVDLl6WeIVSaN1nIdWS0IUtqJyw4yjypVKDUXxWmf6NYmThoS/x9Bx"
+    "/iikKp2HcnN02ececIYDlTy1FCN0DVBtLQoDsd24qcpF3H+mYsn8VFD3On0tkVcPSGNrcc3UaDRnXzLPyqX96erq/n2kX"
+    "RkZImcIspcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83mbm+ruW4/oTfZ6RIxJME8BVuY9u33gAlCMRz31+NOiPj1WBKb+kb"
+    "wA1Dw/a/IjcD610k1uRW75zjpAgtWTQYVZHwYWLOwaeNPqkMFOYrYlGoJgJzKonUbMF967ecB/MJ5Q36IPt8lMu8xzIM6"
+    "WrZyByGEQXCTUMP78pOMRd9RiLyLcy9vVNi2tz9Qki88YMEacSJWpv86aKWt+JyCipmePIguc0LEbp/n6ECq5RqrKmOqs"
+    "XhWgDCPhTHgZRdzDK/eUipMxsyZqPi4B5A329RYhZxlGACRjYNDeBL8mCNLdvyeJubjCDfCmiDpheKNdIjFMqsyTkWW75"
+    "0XJS9xeXL8IQFGADM5tLRcmRsgbg/RodsRsw/ccGSnhCgY4XUZzW93iWoie70jfHTkp9dxM5v9DNdO2TvNI4KYzNY2CKT"
+    "ZuLzFxsjGCOYwxV3iONpC3PLr6SsD8qzzRdBapQAg5C9kdT2tKjgLKySdJUopwKWN3LnV/o/ik87DCsTd2+Q8fdCPew4r"
+    "CNGd08ajqtdnDZ3GqlDLs6TlcHtsLP9IRcL6A12Gulct8QfAk84Bi9ErQR6Ro/c4GPUHGZona6CS8Z+2R4HaoLAvX3ceH"
+    "GzQLbyxKriIN83QEKUDP1je6S4kcAeZC6GpMaqz+xT+Jn+IvbmrXG1FL1qCk8awoXkccML0Mg3Wv3J4vGTMRCYrtiwUub"
+    "0UoKvnYsBLoXwzPPGKQal8d3yj9N8y3tbcjaw2vyFDQUsdcwLXylWSMM/3vjGg0FitUuBs/yO1dO5Io3jpitIhDSUaL1R"
+    "nxPbottt3Uy2LUjXPdH0VkNOyKCHcGKJrxMNQy/yTEeSPNeVWPl2MEN18wZRVNRFNdBO6fG/XpdMRfTQXU1NCSsvVahr3"
+    "JzO2XNgI6Rp40Z/WabbIhiMq6RrF9H5VUFvJe0BIEqbN8VxNPVSzeZ8P+01kJZu6BDW9Dyltth+UIyJZEoqS5hBL51VKv"
+    "VDFHjoVe2yYAR6fUShygdNa/0jUxoQtucxhxoZRSgvrkOE9b6PEP6yLc5FQiBFNu7i78D27YeJZnE5t04li+QG0OZa4Mi"
+    "x+aR5rz50BuAbCe4G7rTgi7iojkVlaDLLtQeCf+Bd2VA8r/R0UIo0gXLVPDrLK3DH9R1GnWzHj9ssZ5qDnN7d5CApG+8Z"
+    "cfImDwxEMaQ1k5ivOyWXrXFMxLzxhQDxqkGaI+sAPHoPFPjITtgc6+NVUIJZFrLMqY4CwSnmKyMLnAHl6htAemrl+qVKP"
+    "HumvSsPBj0x/0g7ZUHxyDZnZMYA+zh8ZieAtNq1KUclOpNg4l61GfgsggHQ+tqpLrYHQVJHeeyMj33xuzZnHOYBR3NLGD"
+    "v51yoaArFdO1tX+llQaDlNFPw7Vp89QEeM9wzLJpAH3uugkq82mbzAp0oXGHJALYwDB4LahgWy0omyGaPKmKE6UIAeqLD"
+    "dsyFt+pFO1glc3ShAm/aLFOBk9iLaFYxglieVGHehAgpVI5mA1m6k2rzHm0KRIU6PKmPVKww8xHyPUbnW1K7OQIWCXzYs"
+    "KhByCHTnSY86NaVtuor051UpN2TI8/bK32cHjzYxemDaTsLMXT2XvHwELmldxZhCDoSssrmlK0ZSlXYQSUUi1upsAA1TT"
+    "BeR6w5yCLAu24K4w6NPvl2AaAwvaE8pDxiL314SHF850UXErWrdEo9xhh5KfXZtmsstgO4I/TmW0wdCpkFMHX5qGj0dBS"
+    "ul9VrxZQM+FkRRg5BSsFVUNCsggM8I7+N8B4JxTNFzNWpzx55COUwn/j7c97AbKVi/eOd8FgBCKAqtJiRK5VsQNYKGWXH"
+    "yjPV3mTqkW8Q4N1Vppq2qZ1kNAM9r5bXgdU5jsNFvdB394RNBXT7FXYnEvGYtZSBMvLW9cXj1lh7sY8tYHiJZv+QoySAX"
+    "GXFmEJ3brpYeTMglYfBGVORKWYEW1MtpNxChi3Yd1e3MNQEhhgS0hIt7ZeOmCbY+WVl0A7KJWY+26k8tygzR8wlsBAMQB"
+    "yxHGy9K3lxTTeo0MSzYrpdI0+U1n+nyH+XNXDbDYYGSpKBCKEE5pikVoxvth4BNOeiGUYjC8zCrCWSwSashA4QJ5KwDLW"
+    "b4d5s1LyAtDMb4xlFYLSC6N6gCuoamXpkYra/f+/imYTWrI7xJcDZ3Djarie1ufxhKlbxsg4SI5Hreik+EN1JX+LlMObs"
+    "on254iO0gVF7SrNWMj7P0AOTt1GE2o0x7xd6NpcxANEoKElcuylh+RQtVktxD6+H+Nroa5CnaGAsIhiTGxiflxGQPj+g8"
+    "z0taC/iX8CZhJ0J89NXHI2SrSP7rTkpB4ZanYsjmqKAhG2SCP1w0dQ5V63uUaBWekTEXHVDVPMiGVCTisqAcKVATmcVxE"
+    "oEFc4h6Tc02OZeozzjakaMxiN7jUbkpbLnRpMUFvk8pBHu76tXNQ3eyEt7PZX/rLn0HHKZPJCl2x1ZTBGsaoFXnGGmhrm"
+    "i+imNhKvCL+myVRpEN9Vq01RRn667NQW2cafOZmvJ1elWEW6cDFUokjcrMOcVKCZoCHbbHUyh85qGzIGGzM+q0Rz1AZM5"
+    "fgzhdzpqrgBRQp7SKnALub5F/efUHJHRXc0ZmhjNLVJ/7c5Ze4Z2GTsU6flORXqOKGCr/u0xmTvOIx4cDi1FxfZcxPTDC"
+    "yZm/ILrkeDjDJ3nGJSZJy4xdcjqU0IIVr+furtGcx5mB4OT8TAYaA34KhcYJRzgE8+qgYvjDc/oMqaNPxPzpfx+BriF3O"
+    "5KhVQx3ndRonqCo3oTmMfGfprDFxtow1cBLLa3VtQvIjPJf7WtP6suGnt2MBR2gZ8tYtMcb52T73U9Rt13gH/CCBYQVeN"
+    "rEZGwD7Q4ugwuUeDDaHmkL41I1uNweUQvLrWchgjyVuogNiB1jNkdNGDOQ3ywrMP5u/plwdejG3GUuQ0SNh30lvW4sHn3"
+    "arSFoSllpxWVuescOJZq4b/VI6qFsrDEVEIxMDrgcyvWogBzoMao0uiIkRJpoAUGVNimjrVhsjyPdMxaraSwbk5KfvxLB"
+    "NuxTCOzDXZvpU968dIecxhML+bMGN7W6IFsuXiRI7IZZxTSBMCW1Qq45jAi0ygRI2id90cxkVod5hC+RlX9tTqxhUkVIE"
+    "F6gIroSlA0xsmMMX3stWKFIYOOjopPKMCOFUZDhcQjawDrIzvpfuDDSMjFv+pioNrzPmBwoXJyi4fUU2JT9clahu7DwHB"
+    "MsqllUcA6zkIrN5nVLad0hLu/T7VFLtUGrMqu+iJiYjwrzEBjA9W6yQRdCwuYAy0B4F2RcrzXD6h2vN5iTM1J3fnAXiqp"
+    "wvlUKIjiLYSw3Qio+ZHN0nALWtg/",
+    "Lh5VB/BKF0ZOQAFA6+d0zF/YxORecq8OBRq40OxzNLHUuoD98STPV9RVifslnblf3HNi5ln2Ajz1Wq+8ath/tQaA+K3qW"
+    "aLylfECCGgjN1MH7RkdtHtqufJmucZuoWLzVkqDht1JYRjWu0ec2hPyVOCQvmMXswAvw9F6kQgD+pa1xBeTuzZ4hl2LVe"
+    "Pswk6wQrVYLa2bOTbHvTqu2AJdBVFNMmOSXQILAIAabLg6zbTUCWuT49IU60aGU4HAGX7QVXJqe3AmqvFQ3UytoRtDDmq"
+    "Qw0X+BfjiBKHMHt44aU6Pg6R9AqUZuSzEQ+/+pgtq4cUNzxOLrBsm3igzwMgn7fUG0h734kZKSHuZ6MV4ymykgO1GSgVh"
+    "DSeVdRM6utT3RSMjac4ag4lsaeqAOcbwYkpDJG6CyUxo/2k6he6rs0du9Gvj5Od87nQxRIcGiK4TOl2Zx0Uif/7xa7SDA"
+    "5qdI7YnkrPTk2g2QxehJboSeY9ZjO8DTf5ahkZ/QoatxiX46wqVgfv7K7JCqgS1FeQoo5HVK5BUupYEthBtpFzF+ZQW+X"
+    "tTtdGV8hgE+odudHh7Gt73hXgLYUijs4cHV2Jge7N+KrKhK8OtmK4SYzWjQvua1Jvmjgq+HABrC6GuncUAzQVA9VApurY"
+    "UpWYjkSp1oV2zyQUv5uyw17UHocTklyAyGltjfVkL939tvGoNN4EhF3PpOeym+uvd62fspZqwK6K3eRnJ+3lxy9cHXUbo"
+    "zUBjKyVeY9TuLPp7Y8z918AWjT8W7W7gE3UAb3ewL1xT1dpYPlHGEPMUcSMjWopawL6S6DNT0UR4glYYQfUF7Hb++wnnz"
+    "BeqYhbSoJ5HpDTjGKzN6wFUTZhViiyDXsbR5QOu/QPtb/Y29kLXf+o9OfDlnYzdgqJEcqQIrwoLvlmuLu9XwHARWEcKrB"
+    "O5tbtSZGvRABYIw4r7uV6jT5vWKuJ6PTxoMMNI0m/oTrQXbkUzUe2YCR7k+zr8+2CwuOtU9xjLsrdMRcd5m15g/D+K+Rf"
+    "hnVqdCn56lSzT2d+twIrSvkUbhO6VbF3vjZsACNRbQDCvI7w4nSKnQCLZkeLFNnTDJ1qh/lSQRZTg+NXwVvBtqFwdZbNr"
+    "mtgBPBeyfZm3fY02XREs7+oXGey2MAKIxxv1HHWr9k/wxWUdp5qORbgiQaUPwghe8A3rMgAMWaN6fQA0m8InIN+ggB4fe"
+    "dJZTEmWklTSpnOwCVYLP8HN5tIvKjhL+fsS+LwXOUZQgVxvMEqV+66yAf9dpUvifYINVNIlnTqQgyfpfiEbrivZZoveoW"
+    "mPMCTK0A90oVvQ2QL7yyxY480/owXZFkNhKVS2Hlp5+HUR8qduhfvb3NeBX3r85XyhTizofxjrgWLjOF7LByMf084n7zJ"
+    "uE0N3wwvGBJhxqID/4id8Zjc/jElD4eJMERPN+8cq5NtJqNeIvmHNgOrt71OXdQIG50AuXTUIz0AE6ROwBiY4Nc5gD/7P"
+    "tXlPAYa65KPVk/ACOI0vdVF96+IX72AoSpINK93nrnzqWrPCk7eZaNGnX7YML/mSFoFX67IhSWOpj7dBUkwUYHLV5S1MM"
+    "t6ldzL7EYHq4WEwctX1yajpQ9GRjZz26CZ3ZKYgG2qdSN3EOW3fuPxpQeSFLaPse6z5A9vJq89111ncbTrHAGmjWoGZ42"
+    "wg01OryNjRZofNGOYU2OX4eXA6tMy9yMw+R5BxnWHShFKPEBGwI39RXtMl0X1Bf/EGoBiYipKu08TkHA/q0PoQAO59rS4"
+    "IehlVEpFM6FwD4UQHgYiQDs1nOICB4bFuha7wCEwaAk0qbYEaMI2Cva+sQPIwnC7sN7W6B621fqpXo8cZUTn23sj+CmjI"
+    "Dg+/egdmp24WEwOvDUUNEH0vbaJWH5z4A5G3mFatesRQw72wOA+dX5cD2FzOeOCfAq6rjP9nB416tVybN17gGOOtOsd7B"
+    "928G2r/Z2PyaLmyvN5xpZvVbxDL8FJ7GlutBo1YKQ2LA8uub2AcHtlDWFi+jZbrX+pRCNn0AB0agVMnJ8JXeMR75h+j0+"
+    "FQHItBf9qYpjwtz8PUe1oGrvkqhn1x2BcngOzhafAc3uD52dAudh6iZUjjf5gdDI6O+t5T/outWzbjTTYe80EMq/U0PqP"
+    "utW3JrQ32FXA0kMvzuv7xiKjsBx+dWEQCk5kgnUzO9Mwd9QHJcRb0ehGANKEoBv9Nukei6p7at9Qui8YfHqUkZGm7Dhl1"
+    "8EvoeCndbEHXj6NKbeAfN7frmnw9u9CHzUI7i/TtIl8VeC31j+gIYl2xu6dtWvcsQ/FfqkcRYxPHObXucvmjC3ZXd0Fqr"
+    "tgt+Yrde5P07x76wi4EciUJ8gHo35fat9qu1yJqNZhrcz/O8zXQz1zL1HaqwIh/xO4kZ+EhGpdh5XSBFedZLjCIl19HC/"
+    "Xjlv6dKP17b43xPvDSCOvCXexC6rPnIXAXdOL4jr+/ihYw0o3W+UzTShIF7hqR7r6ylxzsoK+li9mgH/Rz73ntu3zticA"
+    "cIts1H8j3ZsYrW9WrBzdSkxJm/Nu1DsXvepl/59kp95Byv2s0JSWm/8UZHY7nCOq5sDNkXpDRlNuD3KuRhbqsxpu9ClSv"
+    "zmGl0P4Irw8G4MZzI+gSQMkd2UrbuNljQx1ktEl7RU+Q+75XtiZuuQBuXz0DMMcyg3e+LJjbad9ZTNeMW2sU2t3P1ZWkT"
+    "Q9v51LiTSvnC5yCFK8poHXWFxRTdebu7rS5uztVd3cDMNFGpYNaQhkpKXy277+2+M55sYHsOapuY2wBeF1FzUeEjgaxxT"
+    "gK0KymicKo5lXETVqq0ui8/Oz5w0N89lzHEdMKk/eI/7B0l1ZliCclbdqbHcRbiyXm4aznYgOqmP7wNBlVGBlw3k2ebq2"
+    "wJXcYbdUdMDhtZVXNRyLfgiRHER8GJ0E7aTg+6veDAU0Kpf/raQTTol7+/TQaEe4kb+tvUJ1VKXDy9AOKU2WDZ5sJ8yyj"
+    "Es8DeE234ZSKIRmgGME2925Y5Z5movVsA46niTa0ORcG7ClN3i3cd6gVxHgz8J93cIRhEdbbF6cjW0mbjUSvRqUst64yg"
+    "bkECaJOFw6HXvyDK9RfAsPAOg4VzjXjeLH2VQyF8s6hS0jIP0e5TCfGZVp5U1+txZxc9JCLNIGarLhufKUac+KZef+KeN"
+    "0Rny2kzBXW3cGRmMEb0BZ0oTkaxd3yvAlu2HuO6mWTu1f2BkeemHUzzsNVUiZTSS+jPJFixGvNE4cf6TFDJYlyKsXVisV"
+    "zb724Ex0rbcZpnpajahmqAFI042bMffGaQzRpv+CWLCfFl+HpUKQyhHW/DVd8HfBzwde2K8EYzSevC0syvi4sr+Rbo4+r"
+    "QzwHyY0lLdToU4Votw9C0i2009V2Bk+/7A4JMwCrWYlbgZlZ0vDEHaoUWnafnn2NKp9CXWKmAquMnn6JrgEbEsQtswdNr"
+    "Vs13G7UcKtvq2+FWDGC8lcwAJ3FQ96uAsYtza8A5AFAcqulylJjcJattlc6YMOHGkM5kCNOU3lqolIDb2CrXCo/KmPYej"
+    "+hVSN3HEPJHcJ4n+l2Xa+F3e9btjmWaEKN+jfmXJatCS0UAaLiAEU9M6ywccPJ0msQvc3ZEoUrP6ufDsdWXCw8AFXQ+ZO"
+    "0rl7qftkb9KoDPHiMMhCrvwSsY0fO2rINqLAEysuMCvHyIaaXm/oovH/dVQsPS9tTj1/iN+ARF5ApYsmmVnOOa8je5fCA"
+    "s0fGQxTWz+TE13ZGduWezGpXK+6U",
+    "ynjaWG40luJqrij6eXQW1jzu/X0lHqAzu4bWn+gKElSgFdbz5Eig+/GVnhjBjhP7+zcmBceOalacFVUvutCjJA2SCNSGP"
+    "7Y1TdXWvGlwzHGqR21lYCFsvVykNH1K6IbKLxr+oa33UwpBtWwIqCbNgAnuKvStQsunW0XdKSODcruxpv+qzRXaz9wADa"
+    "ejkGJtD6UyR8N0ptdgTty5So4FkdVDQ03kfeE3DvuA6fvAg/TN3ZiIVTO633RC4YibO2Gu+AY6Gk+Gs3xF/mgWSFrOiyg"
+    "gnaX2ieJN+I5HT4d/vYEEMVYe4/1RtPKRyPEDosircXletCID3aANbjZ2WydY79H4xCIQ7z0vcHFjUGnT1Rukltbbexw8"
+    "CNTFuNVAQPMBHBpUYjS9lPuKrpRKwvfU9XPSorGr+txWZxpwXXFIgEnvVPROp5saDUM/2OKfJNyi8T1RHp1oukUesbxw+"
+    "pUb3zI8xmktlMF3qi6lhUoL1LhEvXySTs/oiiY0cIpa0E2ZxrwpAxDdiyJR34mwRBgcouqihkEA2ho8qhKPeijBf9njVs"
+    "fD4NSzJj3qfvKr/e00GHrNdrA1AjdbeBKHzahBjb0IFRJRqepkNOJ7lynAc+sLAlt+xtuwd/zwkJ+rvdvVgbs2UINsUTq"
+    "FHzenhElWIQ4psMYzjb5I/42aKh5a0EIdjebfqP0bPHAo2r344FMsESE36a4JizSJxDs3hzXhsXWH4taw1eq+cDpRiDyV"
+    "fIh2z4PB1IyXPmNQa88+gdAJO3HU7dYCGV3YUDTqJa0JG7qKMhwceYRISPnpnPT7sFDva6FURchOfI/uGhQPXK3VCUbNA"
+    "t60T71jpallWZ2PCkN3RkU3zBsWXQFIQWsfnVVd7bAzPgQh57nHO3tk66nu8JJ03TDgKafkWDH2RlGfj+DzEcbwVpXu7/"
+    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9iwP0OTkLugpYW7VdbLpIhjy+FM+1Ppg2zyCrk7D7lB9DS5O9M8BlpTbfCD497padB"
+    "iAmF/ZZZxIOoWcrqObON6r8KNvTM3GwOZ8ILn3jgOVKhYZdcJmLYMe6eb1xAzLiSNxdmQvZajBteVIXxhWp/RLRYEGoGa"
+    "T/yWyt5z/QCYisxSIrRvV9FQwgHeodSqAcsGinXgkvSjWVsxGYrDaRNeGlZNXTwwOOkj9WnvpljtJpE0ZIqr400264EIE"
+    "KmR7e8nZxEI9INnABpJd3YOL73nDw/JWdp9jnehhZBob4JYJDSy4xZW/GaH5vpWoOWnFlPStoLhoODePD0aFXrB8fBMcQ"
+    "hEYIzcWGwIOGZYBUs6MA+eiVVj9MPA488Uv1kY2JmHM8Vo0mdiMs1XHRNwxrOrvo/v3DmG7wPY4EtfKDJ4O5hkK2R/Aog"
+    "EA9pnITl0NjY3BmYT9qAzDZ+FqWddcTnauB4tc6OWWKatWyZ2MCHBvZ7uLM1E3pSbEZFz8KIcyHAtr4vyXnRuoxwD+AdO"
+    "XGQYsB5joQNH4+ubIw0A/le6uuuivaoYrnL0I4pJtZ6jr+DFDDRAGIlJ87i//1q6cdcJAM+WevFm1i3x6lHgczts97ct4"
+    "Wr1oiyL27eATJB5opcf6exssJ5Q9CSyIpBak/4F4OOFNMFsv0ftyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR+NsgFyb7"
+    "Uyv1s/zfURsImnWDQMFPNOILeZc8/6aXVwxKed9OgJ2E0FO4AAJkCuz1bvY4dXBklSrhqpd2uGnmyg7He1FTCGMDDLoXX"
+    "r+pSqfSVH6xhd4caMyVl4j1jVCOlL12E9E2qCogt20O6Lsshk4ESLBUA2ndtTvCzLPMa6PQY4CXXzXQcVXR3cIH4HV5Wu"
+    "2CJi10E2j+6Y4dHzFxkllMZ6U99Ze6P2qeqtWHHvQGJR6CgADIsoBS8T3qF84UNYkEpwTSlE+CZVeo0hHXXimi2W6KYI2"
+    "mC3nvilwnZJaRfo+yY10RvDAr+XSC09cmgJCAhZd/19TX7t3xZrPb1F+Nr9+C0ImXyY/5u58hSvxGC7p498C4JS/DRoXy"
+    "V0Byd0PmcKwoZUmiqV47wp086IUOWNTPaGiqmChvl3tYORulQAfuDvioLkBbM1DjVmjSThIjZfJUhE+YD8ytof9viLVna"
+    "oixEodiOrKpcZ2cI6InIRDx+/eqOvfaLDdlM/C+17mcX+wv7ThV6qQp0LWd9KmXeMYyyxVhba1daCVBKw/qAdzE1d4FCO"
+    "Vc0vX+F3xqQM+pc6T2ryDDFgnI2FMcyezqZmsom4MKYrUZp34dAT3o1SpTnsHDL12LRk9NYfu27bvvKjIEBqJUIl5KuP1"
+    "81VtAdvy7SuZY6XlHnBN+52rCPh6BS87IHurdD3L6DTH2AtRTFkOHgurmU4HIo3Mnwuvg9XlWQSgzibogDiLd6k9HxhKz"
+    "0/bHnhtnw8JDpskKtK4zt0Lbe8GzETOziqkLXav7EyvjkmBc2nyXkCD1xGXtXtirwbvpEjjEQTYnycMJb68L6ecOXwoft"
+    "G2s7XL2xt7fd0DQ37MrMBJWEfB/ldsmMx+gOzDdE5flFNaq5eWErtpz4Ic8D4IeHRZxs/FYsRhyLg4EdQVBTd/9fZ1623"
+    "bSRtns9VUFivBzBbtOj8TAYyxcexnViJJWcsx56Ew5UgEpRokQADQLIViff+1VtV3WiA9E52D2yBQANodFdX1+9bJGJMY"
+    "IySh3hwtTxA2Ya6xygGaMrDgdcn412Mn8ihDG/wBsl4sJN4LaQwucwn22zecSPECI/qK2OYNrOWvVj9LAZ68+Y1ts7Vpt"
+    "AXqGqBD0LrE+kIUjR9l8hJIxG3cvPsLMGCYeBcsPNu/2nVooahOzGiy0oOsQwNNsri6aBEihufPyC9rmGzXgze6NBIAxo"
+    "gM7Hnit0+/d5v6swi+B8sOXLWKXMq54pMudj9IYWf7o2OVz9yzrzwjVXuhoF0G3IqHZHg1LUpevsttW9m3qiuCIXvl3CZ"
+    "dv9pFvRv0v1n05L9Jt8U7d8AE5mlFwa+Qgo2pwViHQ8V1XNU8d/RbAyAarHXEht+W9kEUaGP2VhzqDjlJRpK4EbsrL1Vj"
+    "7Od8Bg1Kc6gtCILS+Qn2IZsX8aw2y4GXs74hC2JdwsuwVGP+YIRSK8LX3mGjpSR4vXJTNLdJ5F9kGQo7BdPE5c1NCrGTz"
+    "kepa776llWc1M3w04r1lVPGZMmKWc1oIGoviCs6e7sYNCnp4ZRw6yCInZ+V2fUUfdGugljQLom99vgIU++dYq+s1xgtIu"
+    "xl7GGlrvfwWn2NXG1CdNX0e2286IvfVT1GQyR6M4+F++UUSROecWKfJdGj35cDulvtxuH+I7F4O5zfGk+xX0jreOrNfZ7"
+    "N40nUBcuuwhb6vYBPzDxJdl3G+acN8T3vOHO7HBHjCJBJP1VDU/Bo53JaOO6mNW+ivbbpiyMkm9QeuKMXTzgOUY481jye"
+    "LekjcuDlc/NE0zAF81Sv7aict5wnKJuCfmg6tabQs3TDfPzUvk53ArCyXf77O1+ukSC29OSP5sY0tM9KBilZcw0pcqZdv"
+    "uO988Ac6LDXho2UWSyeoAIo0e0pp3gNX/qneVEf6bt+fjpQB5BMzec0zbuzVnVzJxD1jJCmU3pe8IQI5tqbqXUX0i/okH"
+    "Bpi7pkTQst2E1+ofry2gUTK8L1STYl1YNg6RCZWR6kyjnedp8dATZR5OwUYlRD7kxfbBz+dGj8VKUlEAg+E/039jg9V+P"
+    "I6+RZJgF5s9KLnU/yl/a3LxWLFDO",
+    "M65ixIY7edQ3zUelxFhS00lmFRCZP0uDLhTeLur8VqNvx1GEqoP8IfUXy436vX8KZg47y7gxowz/qaOg52QPcJXNrKxD1"
+    "6rRd2N0hrjtCkU4LkKcicYbeSdeTFz1ZUqWLZ8V7tJt/IOUUxvqShkdKKxMwV+Kc8wE3ENTpYVinQ6tp1mTBtXnHDbBKr"
+    "Ve2q0tRCZ59A0CK4xe6nqX6uVLbZgGo0dfkQLuFosnqCFMjtcVL0H6wnqVAjjRW7MFrbtdGwYMqbDYJUHsh5STOzJvt5O"
+    "pfsfgMWpRBfAIZ+QsgNjiW0DWb7HY4Lsq7adEplSnq7WeNrq4u42jdAGV5vXB8Ou92X3ZELjf6LzuVz3OLeZIJz4aIKta"
+    "k8UFV5t3GEWrtnBeFitHeEY23rWH+RjBjaCWbIze7sqPnH/AV8EvqaU2+yB7R5JdDfKoRnR64wugQ2lXn5MbupA59LmuZ"
+    "G/md+9gYCOEryv7oaNfaMQhQxMXpQWzs+cn1JfbBgs4HO0OYI0MS86dT2Nh3zskQ2Zg2aR9q4TekCPzeg9ze2WpS10Fnm"
+    "zsjsCy/R/U2f38YOAaPnx4DXyRRvef500+7Sxbve/iXv+bhtnMGdkCREjtVnUgVbPJW/FKFACx2WzyEiF5QfQy9+1ou/2"
+    "4v62tGuqo37v9L73uV0SANiY/okn5cvsXKHe35Y7+f4+rfd2yqemOjiRqn/uV4/03NupKkfHVVDe0Yatcuigb0op+YyDc"
+    "bFmQMVhk/e6PG7m7ui7FbJe1DZf//ya5d/MlR/uzuY9T1MGkfg7Z3FDDh6LKWa/D09n5lCyuSslBEViYKpeDXmCm54u6z"
+    "p6X1NtaHpAmS7g1hH3TAfi//gS4v+Ez3c0L0XrD3vfGs/fJMMWlAWOMT3MEU/qmh01LX5OT6ILz+xq/4EjOlsnvTW2u88"
+    "xUifsBMB1lx0a4cfzrGg7AvJkXonpiKXq/JIl8KPFNHHUb7+wZMSq+ztViWKVsMXxOSkWysrZGWjREnziO7OsWQO6rN4L"
+    "BYl1vdBaQBvnXwwAsV6fyKk1XZWdelR3k9Hc8/Nh9NrqyAakDqUKbIkmpQhXa2bzqMaEXA1T0ZNEfRYCtnYsJ4o1WgNjR"
+    "A1P8lcqs2ljdAjbn0raKg1myQPlQiUkM3qbTDsqZG/wPA5/WNHcSrutE39RWRmvIIsUrEcuWGBvZBLexGNYdGN35StOUY"
+    "KzshSKtD+7m6zPfMPZTOriDESYeAe3CpJITw+XxnnynlRUt6uPos/mJJGiuxx2PDiv8ErTh0cexQAePcnlGAxRJq6mhgJ"
+    "QhKa+gZhfpeG1epYMne3vm+3zQ/9ocO/yXRY+mapFwoeQU5Xey62VazCco701SkEt03iwPODzOe1pek9vE6W5VG/JebfE"
+    "QWkzalMWfCVcch/8SmecJysdPHObdhMsVwYuoMFbWy2fT8s2lHs7qzKdwitLC4WU0xOEujuJyWJThpZlGMf1FBQiu+Lxj"
+    "OajLX1UJZu5VHB8z4LvKxdS7nUnveuXa9RCyW6A4bo3avQ+oDAETs7436ulCjnq93kQgimvQVcEcmEVbnuo+q/Bqom0B9"
+    "FH8OIkm/ykdSRKxwLhx2Y6h/gVUSi4oPPRVAnmFPzifkKJn4a4SaiMGaXz+ipg5zFTsbcGLJmBx1dTZ+uvcby6SPgwqWp"
+    "GZXY3F2iyGh8Dd46JSeBrSDGr8KcTyZPnDh5N2iSCcZpM8trKME+wZQYpRJoSFrqghUSKklEHvH7Wkry1N/0n0qN/rd4M"
+    "iXfKjsO7pSzfflqGIId16XVLnwW6lOhGWD7VHSGG40UG+GnBNiW1VjOSyyR6XWiPqEVdi/N/wbnr1JD6ndkrTQaqB10fm"
+    "2GSpORzX9dBcNS0e1SMpN3Js6Mlxlq7NYR1vcTQ4OOqBN0PgZq/IMc6gD8e1OuqdAOzAfk1PtajMT9IxOHKzLNUbSZ1r1"
+    "J3XUUp715kUQOPaXMgIp7WVmX5Ub5d3DHhUGQ7YjF+lUiJegqBzBoY38im0max94FGgBOczSL3WW8XgehwIUlb39yMisb"
+    "s1Vu2RF2G7DIvRUY/HbczVZieDUAZYnFceKR9hYodEvNIbHWucfPiQVpaMwRhZso1fIT1KARXkCd7VPbl6jLAN/7VZKtX"
+    "LeMIPzUucndCBP/7Pibc/by0vRCS+TIdHXAyTX3YcHgJrJ7LoV8JgfWLgKRSVk34TdQGH1jAFEL8E2i0xU4zEeT69DWDw"
+    "w49ZDjePucGP/LpaXePXidLokQzdJQ2dGHfh+aLZehHqUPN2/6oKj6J6cJt8gjergDESIvMcMgODJ5CwoJXA73KJ6e0OX"
+    "qWPvjEfUpbC3rqktstq0PzO5kCZf5Wgg/Ats9gj+tK3nBF1RDfyN9CyCI+ZA97fH/NgUCvVwc/+doaqGq/zT7YCOr2Zl8"
+    "yRh8yd6+sbacqp8wMdCdJKifwRBR44HjCim9sCfqM+7NjH3N//qwx/Y9TRnSPqLoCoWb3+jTMssnRw7IJGdGxkVukph9g"
+    "ZfkP+I7U8pIYqjrxMB4cop2rfAVcgIC06XC+s8/cHdxfuM8zXpCz+/Sy2Tdj9fOQwKS5obnkXgDNqfWaIPA+5GIi+6n01"
+    "OIOX8Xk6dJz40HU0PoTQJA7tJFo/uHuZrs/2v6etuZ1+QiuEus1l7KuCHcvVtCcFy2hgF0DuiK3YtKa3cvG+Rr7FKHyZ3"
+    "t8fPk3AAlW+epXSuL6vzOHB97TbBKyksERLytJCVRiIyiT7frFsJwwz5nkr2Vw95YdPB/qp2DjAdmlWfsMKjQA6ckXDBf"
+    "Zoryxkome0MS5IZiyYhdHTZ2HwDiDZgaFGH8Jj8xtTZhejintQChnD4ptwsMzMcUTrBfxzcFwXUspZrKDfR8MduarLcMc"
+    "uE9pDtNGRgA2Wg1clc4fz2/t75hFG7oSxieRpCX20VhrapABVlvIrTkaH423iPB4f6FOGAS2cScqJSbTVJu44ivl2qZq+"
+    "9Qk0zcwDZHH9UYExzTPwJaNFJqWkdGAYYkex+4MfeCrbaq+cZUwpdo3wg2JlOzL7gz8saE+DEViKJq4k/QG+Z6Z6X+88/"
+    "7xNAS/Si03dW17NBSmZCIXWL9lyq8RPy+EE7NnSFPM5oamryGouwjKfc6E2y28s5gxLnh9cgcofK93h5UnMqhkRCiMMWF"
+    "gUPlXJjMjqR9gar1fDnX78Y9UknMhFZ7gl9t2wqUr9UZkblSRT36B8uMXDWH9vagtUkLBbsGQUSbQSqplk4JL2iMh0Z8/"
+    "W4gRAsXjEPW/gHNsKB158p3tKMgwTJTKkqUgKEnFHNsqHyaDBdPgtW7mO6wFz5vk2qk8/0y1TT4vd2Um4rc+pkqF072UQ"
+    "236u7YYZVPnFxSK1ROOe5/TdBjGhR/A/rOsgtN4f12lxe8J2DKh3Pa4/mYuX+vnlfDGNkHjIZV7nAvsI4HIZupd1KtEoN"
+    "TLnQKy/CFFHPDLl2BxzyltoAalGxPkApQ/48pJaZGMzemf+HA9GxzQmKjYaHLMaC3fMe+TCQUUlZdM8IOUYQj//WJSDUX"
+    "ACGEj7bkGrVAhJ29CwZhN71zh+DmpGLCiSChpELWoESpIRR69T87Kivglgm+KOCZAgtX3JJcAF+yx4l4BVnUhZoNTc8dN"
+    "TfXDFVfNGJFuufTHg95rEnaKjwQYhjA6f2ZWGqsXoMCBxZNgvqnrcVfSHoe2lVlNrFVcrW4XUNLGYUZfqPdUDHqeGS1uH"
+    "YZSMo90PwEscHBSj+ThimL/zGmSM",
+    "TfAAN6N1QrOa0KyOMniwx+YHEuPFWhirfeD3sIFhTDeNRnbMdAYBHSqa2VBYX1yKCfROVDzM54xxndGQr+hEymNkwN1Fm"
+    "sV3YfAqXUxNh0Wycs7VOlGTJzDvo/pq+rm+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEQPk9Y1V0dV6uVHJDcXHdt04166qM"
+    "2WUhW03QCntUHyeWsDOs3f8YvvYLRBb7gR5lt0s/lHO217WG1r5PUu+by9ibx+RAPFcZqNizqZN4wBJ3arUfBWna12kKS"
+    "VumDrZo11XWLtlrquH6TjsbnzIMhhPYV62CAuh4VZSgGm4QYVxFsmF9ILSAxbZMyFEkV1UWpiYDlYXB1BK6CiVMoBQYNn"
+    "hDoaPEt8wBP0WujHoSRCMVLOZmi/FmuaTmQ9g0RV36uD2Xma71zzUfDLIsmEIoR9Gq39SHsB26ajekzfYzPIJj4RtxsP8"
+    "etG2+nGfMeYwvS6etzxuTrq+ln1iAmub8m4vjAPpsAbDwCqi6jGpMPM9AIO4+bg3eFBsT888t10s4BJtkaBWBEi6gUu0E"
+    "3IRADswFl+sMXSPTK64GKTTEg9y4gjwfCrOlcZUqQD5d6NvYEJib4R2wKGfNIgzhkD5bY2HD3P7rWxWyFNTpcL8sRBf+i"
+    "Ou4GN4A14GHOg0tsyS+bOMj8g4uKesa2+dgEXkaeECOt7XXO0U6WPLURHy00sUWqwMspAiwodf369vF4klXI/r8H1atyi"
+    "V/cONwT8BVb667Mo8+TbrzVQAYVivGJ3a6b2ZyCA0i6UBrW/06tCHtLAvdK1opH5A5Zld6ZmF/Mq/SLdMiiyTHIksZXxL"
+    "7kRhhoH39/aUHQEmCN6JdgkbaEYpm2hQ6HpkU/U/lyMjXxs7L7VfR7dJBU7ky98MG2wxKzoVpSjpjvxq74LJ6daq9reIO"
+    "tFi7R6HOy/ICfLYjpOlmlzIZV1YUQHuktfDLMiMwtDrJAm7HuZHsudaM/dyh/pJGBZcAqKWqBE6YkG70mcJPJ4iwrnaTb"
+    "hhxbprOSmv8Dr1thTbnmlrxjhTwsvjkmcI6kR7zqR/oKg7dGDNJIrRZpwuW49wHliJgtmeY0XlL0Zzkb+roWQawStbzQ9"
+    "z4vMbwn8zSYzWImayyW07++XoTtDmxfPJ9Jx4HYj3Zrdbzp4tJRqzqyT2LHcUmhdJyGfxbdfnG6YTYXsX9Rkr+PKqySp1"
+    "pyRUFPPnaCSzPPrUk0dJ/PzBfW4ocAs28DdHJh+ilGKhmfC5MU/SAp02nEErwHsaNd5cLf0n+E/Ys0rkrhSBzycB6rX+Y"
+    "DHzUv5yQ22DR1a4KaEOPcFLD3L3lkcHOfyzk9J2SGlzXTKHNfKlF8CZ+a51+fmi4N9rwS7982kFjWrM8omxPDqD0KUvpJ"
+    "9rKxRzUnxHD4I6xNW521Z++Hn/REoNWtASgNLcz4A5UPjdx6U3xFeakZE++dV+BoVnKvwZSV/tqzGaMvC3bJt+KKJEvsm"
+    "z+Xv16mELU0WR4MsmbroyzJAe+Fbh3e2HkCh2hgRH+JdiYAtWF53ScM212Gb9y6K/HpVWgpW0Oy3MA8kyDPx2DhJG0Y92"
+    "aAL/WbLzI9pKiE/gnsSI7+TwnTl2uTmjrsb2wFR6US/nJnr2izp1uSqFki8gp6WIGwTKcUCylhuucbTJ6Bs8FkonyggCL"
+    "Mi1pY23BWVN5LB7wD+MCOa3yN5Kj0F5hnszrcAsCpdBfW5br1t9WUr+27SXx6KnEQd2ouD59gX11vagPtpGx63Dk50Eoy"
+    "b+ZLI/GU2DQMBqxhRGPwASwV2Ovw9zaz9wF5+nfBVRCrwRUeXdqg9p38GB2KyYmMHu/fFoswW64z4DOZEeNQymaYdBAd9"
+    "ukw5XtPjQEI9PTj1k7WRXWSTHuyM63WQAVYtqNBbtVj/yqcjncyt+9OXVI7/tzW8oV7UgpP0ctt2UtqqxrqA3mSdnNZ50"
+    "XH36LpB/WGFPfjeForPrJCx5tWTTPhZW6UTey1qD8izifKeAH0NvjwYr1jp9yh5Q9digXk5Z4Lhv5FKHNccagJxg4/qgb"
+    "G9siMj72jss3XHieVkWGmwLG7RIfm0/aofinzJ8lu+VOkoZ61dunSEpv9tofKCXs21IR/ULTt8ZmovTU/dffUKwUtE3NX"
+    "H+LMP1cvmfjUMPK6IJH2IvxKfVdYwwN/z3EtTtjNXKyyNr2gTKIv4kr5qfV39J7I/QjNSc719RiayYOYA4Rk/D3J+FImV"
+    "69RmM/M4iwWDmMNy5U10nQKoo4DPuV7JIrLVdjbNAnKBJ5U+5J3GXAfzabBV1+GTP4hAr4L9htbDnfXVAqHkH1Til8si/"
+    "9fd1464zru7sez+cBE8zvDX45dHDx/u2E8RccWZVSCeSptoOBrHo41+IwzS65aniNCVcW0FnZTba2qOGkprQ7t02lJTA7"
+    "Qvbig9XPjOlQIQl12B7pNkweWdpVxydLDnBCxVBe9sF+MglDbB2hbgLUA+pu5g3HzaOoq2FrDxR5KLSYzroia1sLMvdUS"
+    "BkCslQxeGpbyF1O2RVuAxJOtR72wdH57yGJqv1D+Q+svQvtnBU/jnMg5PqatVWxcLulmjTY7bZTLzaCP5G8VyBgXewpQx"
+    "wWKboC6JhpFEww8hLhuEbrl6JS5F2AvBsJTnKDsyH0hsheW5UU2kb8E69trde1XaCrN1e3H/SN0HTLr3pMeJKVBEft4dS"
+    "IMtNTx/0SBbm6QAzG9nz3j6ZJj61o34cxqOtu4+I5GMWvrzMp9eL+Bz9n7U1T96j/7z+DEKfnSD7t5nFGMtFRsRbEsdRv"
+    "1v2SD6BVPPxh53al0sW3nP/8W8EonbjWlsbPDVlrNwTVoGwuhyWLVvXfFzBknVGKnTYFz79NqOUwYFRkHCXKrTWJ8E7oT"
+    "IynCqYUJ/hvw/TEqkAGP2ULsk6v7Mp00ewcBEr1LS/rGsi4cNay9PfPa3s64tQlbzpLcbMXSV5R1cu1aix3/EUquR9+ri"
+    "MUQXWZMo2JP0V6W099s0KyQmNVUqHvLa3dXcm/WzZ46z/zvcLJoijMTjc9jUiW2/58GSytswwXjb7LfCJcWj5eyNHVQ96"
+    "fiF0l60gtMhDIkthhgyS7UsJUvGD7trGzATHfvbRYQtnaC5665pW+tk1tWnlioVKWgk3/CiQVa9HERfNEv9BQsUWrE3EG"
+    "Zsf1L462RSQlCUM46lzjhmJ8l2yIoP+cHe0NM3PoY5onNZ22gqFcFGtacPG5SKTWHwARZIYrg1zlg+BJBIHu9Z5kmMdY+"
+    "YpTDR/cXT1KW9V4whebDnUlk9bDu8al9g2QHOtzCXg/5jfcbUPWN/6oPrzbrpaKrVwh8liA+jfcD9fD5oXH1bbwmTR5NH"
+    "J4/Dm0c3kaH/HvOJ5+Lpf3twqXhYl4O3Zja4WduKjbPHExdse0Oft3g63V/U3Wm+/fHVfibbY/W0HI7m3RtTmBNzRQLN3"
+    "BT068qckFh40x2crNEiLLqDK1PuDq6iOJzjuMKxTf3PPMy9VkacKDIScBLBO24rYYd3IkF4O2Fup22PAae5eKG4XIaIxA"
+    "Kvgm0k15VP2nzlVignb4Igt9x0fx/QAkouLhAh8G97P53F347zgAQeMhezO+4NBCS/4msip3ddZzMGJZUv1HO7H4Dr6h5"
+    "RK9pMYVoaWL286vkORHkMurRO6h5pvHsmMa0BB0JBAfHQprYEjPDiKCXnovBSTdIR5Jx5b4L4BpLXxs4QUtA4kXKJ8iB5"
+    "SS8JgxGCc8aouiXZzVwWbVqFUm9o",
+    "QR+mHqKFeA7WtE3ZmJtkRcqvBPdg/QZG0l4ShyKOThXNPCigkBR1pes7H7vIuHQle9xAOPp1hYzbET8QpfFaH0mrZDKab"
+    "Hxq1F2M93dQQn5GO2uxCTPtxqRKzjnoFChps/rXHv1QoCNOvLFCVB0CNtJS02MzrU0gl7zuzdVg9Dm8tDR0kdrjxzDX39"
+    "SpMvUwEq2SZuzCp6bIFdvTQNyzB3eXEjH1twd3P7nnrs+agTDShpMqr3yXmZkwHN7s4MkexxaeB+ZSC7nSWF7xkj0htqq"
+    "tvpVWUifsBDFIzT32RqK+zR0yMuPicWnDu5F5FC8eZ+63pBxNvBZa62VWNyJ6vxTyY8CEET5uHF8K2T18eNOOPafdDnjf"
+    "1qB1VIU35hI4DmbupaBvJJG1dCUG4JJF/fBheAWcAeEqka7Y+3s5Kb41e9Zle854zpfhtMUZluGseeZLcFMCWVqi/B5jm"
+    "0DLoE49qO9n97FcmEIumTKzI71UOmrdfk7nUJqKZKW6uOUCvySjK2jXbLNi2+QSZZgkBhCdKlwKGK8FWnUI9jPsm1X4Mr"
+    "xiJW5oQWOTGisj9aFr58a2+QuEQRFdzhocXYIOBzN+vh9DNAlrvAmaB4aKRglxr7zR/X0//Wp/US9HQMcODm7+SlYVyj6"
+    "1ezo6AZq7Q+WFEc9OxHyZnmYAL234f5C4nrUmuxteOsA8Gt9OUkkZq0tcupWc7Uqcw67GOq1RB5aaWQAYiPn7du//QOR2"
+    "g0/T7QZI9rQxzGgbn5opl0j6uv9t/NU3TyQ0Ma2SOaIQMfHXy2XCWEvPSg5SQLBlxDJly/nJL2ALkzPB1z7PUVuwrLtj3"
+    "o83He315cdXY2LRVpqU0WJ5Ek4Ttk+2RPzIiR2tUM5JtCVnrax98EWs6P7K2pSFiQuF4ysXjPycRCC3BtDcq7yN4rBKJv"
+    "Pq1ow4Fmw8YIQX0uI57Tgl1tK7ztQAipRrEPkttuNbQKymi1lkqaAGNK/1/1jaaIXwo2TlKfw3UliQ1z7HVpLQfSO1pMM"
+    "52zns7whV0rueeHXjmxj2Ii+bCxvmWMPlbiD5QTzjCblRCeQE8T/xzs6NJyN5FKdMT1bYiUpI9iLAnd2q/geSTGAakRP/"
+    "iHzCpa0aA2SFNTdICQlUhd8wrhvtTyBULXyhinbDQqd99x9rNctjxM70ayYqT10U6W3gUj+nQN0UQ5bZMx6M9Z4w6enGi"
+    "4J51uH2pZXUps0nm9nBtH2PE0X1ltlu+yYlqjqZgpUf3Rq0QsICqbszkqnEUSfoPJY3AYBgIgXQkLKCnxnYxnl+XdTS6O"
+    "Xm90yL+U1aMJLnP2Eqz2TpS0cvW9282ry/fou96ap1U3ss3CKxN+R6wyWSMDbvwOpqi8V8jlpuH5qSLYTUWD+HvsN7bZz"
+    "bqu9/cFl3rEe7ujU9AzEJraoDjjH82JIjasx92lHS4gZLLRv8kSM7kNVTRWmdeFlYqq2CzPyUrtyURm2DLokVKQ7zAXHm"
+    "FXG3AIHGI/XYmKzGKWGTY39Mmots7mCHUnzWypPz5UUrRnokSWnonM1AndTSoutkxBLh3DWxGB3UACgd0dgTK0nBynKBt"
+    "MQiq3nYRIujcmUOIAzrw58O9u7vJy5XiaeV5POkDa8+G5BQp6CKTv6V3q7jDgTgiROA18Ba3J9pHqLUKdSrjxMnddoOJC"
+    "gihzop2v48/0wbF+ksgwBpP5CWrFw5i9bui4DLP6ZvmtcV2ah76bIXdCd+F7V3M+7X/rTRqRrg4jHq1rmuzZ4Cmdi9dmp"
+    "NXKQjgQhYKWRCQ0I59szLvKzsChYykWxCJZR123xUKIDkIr1gvJxNQlDwRTvojF7p5H/9PB1+Gknibshqnag3Sk1GRn5H"
+    "2hAKfk1THlGFPJZN7EwMo/fGxWgy5vtnyDDwjELv/Qp1/sKpE5rZxjw8O6xKxVqFoYm4OEdocDa+JGLBfMVtnaugdnYr5"
+    "8A9Rdo7ix2qxhJzNA2GwREfdICuKm9YJRd0H0mhacyvkoK5HXbEd+ZV55wWZ+fTZZrhR5am09IhEZc5zokrlcN4aE1Jnw"
+    "Ap8A4AsMquRGiat4N82JLgBeh40otazZBWUjXcRAXJnvxZYq65AGOC9ZK30tNVkU8gL5fOdUQMaU6kA0cDHZA+SwcyzZx"
+    "kaud57MPuRh6+8X7urHBqlyKyngBzZtrBKONbkgUNxSeNb6LZJrnZBwVyaS200D7b+Y/WnUFHfoObcHnYNO109RxLYutO"
+    "81Vn3Xr3PNgbntnGdkNdd7bukp0zAcRuSH5InUbkZ/8J88jdxkWS4btaAcE/Cxuovy/a9YqQAx35OlfZjhaICtYhRwPak"
+    "p9fV8SxD9hVCZNzY2/txG55rpznp7hG3TCxVquzTvjgLvFNCREPAx5qt0wme2Rl+X1tM6kOBH95T+s+Hg2JPuCe0kqCrn"
+    "XQT/9ZP7JMlqsFTSDrUq4N3ZpcIHIgnHdDV+GeUbYzr888b0Ev8HxQ4X+mUSccDkY/H/347peX4+F8+H30+MIED/r/+fx"
+    "sL/CYzr/bwEHovGkts3BuigguwoLGYTSnVVEAV60AVtrGxY98Xur3sCLYtUenaVHkRbTrUEiVNF6X0NZEWcIAqo5IEwUC"
+    "Nh3iGtcr5HGCkhON6OGJok645mNDA+IFXALIBAwH82WjxSoXm4nGyDDgJlqUmvUtTjswiH1ST07V8+LY+Yr1Y1eikchJ6"
+    "z5X9zpOEUXP/4RoWNHUeE2TAiuQdzwEa+C6BpE0L07y1S0uShwHX61RiPldF5PT4jor+WuIDSwSUuWn9oL9rdQsju5ZkV"
+    "wg4pPRTnwMu8aFACa9L9zDAHi9y3l1WhDb9R8hK2GOcbxI/TZjGQ0Z5A5qT/H3JcBoKm5lfCbAZphzPIdHnS2oRU5vTwY"
+    "HCaQ1sTw511Ptn3Ypm6tFXrFEUOnmnBjACvj4RW05rLi/T1jO+YjwOg0ZPavto4smxs+cKNTxp7kYAs1XEUSfeM8s1gzt"
+    "69Iovx6O9uqkyoO+O97tj2Nx4gvo2rgp5fTOE6gkX5R+U8Hed95OO0L81fSDvishURep3ji/PmtkHDAmTmAA22utD8nne"
+    "ckDl9tHOPGlGiXAPmiKLj/lW6JBOJxGSQgLofTdE+wukSUFPQw/Ga4NIF7WxzJyZ5/2YS7eUv34iW2B5F15HkAPykFjNB"
+    "sekHw3iVh08LClYadEiRegNbkZEZhpa34kjYa2w73YK0ED1Dpl4URZEqaRw25h0JQE6FV1G4CokrXlXv7d3T4N4dnY2YO"
+    "I2DkMwMYp0wrBsAF9qh7p3xojfV6P8GI+S2HJAyrWIJSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0YWnez3AoV/DMnVK1IxQ"
+    "wGCBvbi6TLIOneksEViApl5DtKI78Z39jru+5z0JLeT6nm2Aoy4en2cXnMiNEyyo6pkGM/i98els0zJlYwgQLeojzV+Dn"
+    "VbzCZDbkgIhtAFKme/aCPy0TtNGbnYq6cGXXwHPpmlkU5ACYROpFNqBK54PIq27STL97RZ7GIQUUrQrkyqwenm9DIxK+5"
+    "HhHdguPMEhCwwvKMOTzXA1zQ8Ut/M5YtLOIEIzoJfy184nzWtRfUBKgTDxcT6DiLJrbubOguxwEn8f3ElUOwy3bN91OXy"
+    "INOidbTiz/1XrLTu1I6LtEGjUrzCORWNegDljMd7tcvurhRIyq1my8V6scjnWlkYW/g74+rw76D8xyXZ4h/zA1UJYN2oU"
+    "ZA0Y/IQrobIrMPRwv9JkMJJ8xlMP",
+    "US0wXuTh2FSJ44kk6HAcCC8q/IUNZOWFs+K3C3I29eF47NltysRfChwJQzK8eZJ+hSVhI2NolF2giRMOg04nkIxwYnsOB"
+    "7tENlR4RnfRcJfrzlk0/Lprh4V2sgRb70g8zth8Kn5Ip8bTkDyAqjb6FV1kQBfA5AR5Hlr/JZ3uFg7mZz7Ih+ypoOcdIn"
+    "Haei1Y6SZhIB45tpU8RWOo2sY6zvNI9k3vDOzfhwAmsmljmhBYRw9FrnHSdQEsNuLoJw6iOdOCCeDBR+nyNelXqlUDwot"
+    "mwDzZ4/zD60yzD0lmID33MoHS2qFG0/mkElZGv3nk2Stgp/OsnsuM51K/sZltIoGH9mmI2PTAVB60L9sQHyctXUAGAziw"
+    "QSQU0kEZ5YnYBkIU7e98Sjq//AT0EBJbKpuApZs/7SKYnDqeCKFsv9K60/ivrr3UR6Kt4JaxHQxjZNMiI6NAc4nyCA9vj"
+    "qtYXISJM1fE0EdJpmGfXEJCf41iDW2C0yyYFnKDPIszKGNPvuXxBrvQFqIpIAlJTmgE4VCBmRsnwdzOxmOUso5iWqUYFn"
+    "BXUUZhC+HMogd3P5Uy8BHxwrElmzyx1lc2qJ9aK3kN2KJX4nYLb1UnSdurK04ZPxbWuoNQOi1txG1zxKULHArZeS+GKLa"
+    "TaaHnwhV6psviB19yjOOE4S423jRk8vRWITjj3F4U01uSlZ/SQgRGawYr2CHlWcIU+qKQXLq1+KsiCyLSfivXrybecnFd"
+    "pFIXxuZ98n7lba7mZ7eDOR1NdDfo8UmYDTmSsqTNbAojyfUqiDW2kh6WDT+E7uUyhNZD6U4jkdfWrRgRkwtSgGqqleoym"
+    "XJmGjEB7JZJpu4aDkenxvnDh2d0HqBLLG45jHNsvTlCHJY2m1a0Y0jDZysOFYTpbZF/YlUJFZP0rkZzotkvQBrtd2QA6u"
+    "BQWAp5rnUUW5mqbiytqiqKbqBA5nJNtVuxbmP+RHlAAtYlNG6sEWuQ6nUQPgtBZEG/5UW8RO0ZtmZxLo64S4v8okiWHeI"
+    "fpRaEAsnVxkSo6tdsZGTp5fWL01/evnz95tmLwWJ+bh+6KtJFngBXyuCpGeubHbEwrUgP6CQXyZwni1FP6TXqrf2UF1em"
+    "o5DsOLFIpySEdtgkiQoCt8gUjJqu1fnGml2mVcJLViry0EJFhtC0yGFUxdJMEztjHDSbIy9MWC39/ii/2SsxrzftU9mzG"
+    "/IJzCYXnGlEMiiC/km04ENgv7vTY4PUiSyFIk5zUKGZ7m7Szr/Iyj0yxG1MAForqj2bpuor0hLmUlb9xTDnIhDkCkKOdY"
+    "vCpomGupvi1Y1r+jxaRsqPPbuC3mMNblhqFnr2c+Me81PjJz6dhYBTYrjnC+bGO33GyFfRAME2aAVsR5bcTqsimdDOdbF"
+    "5i2JWsCelwxa9sQEGA89yozkHxmY8LnKV76rcuqAbE2cwpp0GMQNGjN3pini0b5FEJYfMf9LHEM9mg6BX/yn7C4WfxmMf"
+    "sPa3ctAKLUb7m3n6KU4STZgo43/lRoY6fpAzMi0ApeOPuQELin/NzWwBv+ZVtjY/5OYuOSfNI54na29Xm7ZsOM9E/i83M"
+    "IwEo3C/Km5JA1HhfOe3cpSOIYxH6wlcqsQz774PVTQXrSzgTbpMNbQmv15MeTDP0w6XCINpBLGUpBuXHM8LdH37/L7Vvu"
+    "0pQS/0QhSLxCv/BMgB2tPmVQjoaC4lPggtoM4LhE22YpCyddSy5ag+0QrfqEK1tNP3/E4qXicH+lkaonoNXeva04CbScP"
+    "eN3L6GWcnMLoiM/a3pRTv0ugogaouEPyEyJP6mxYN/eH3TFRppQcBJpTk5zDIkhvWFWBTeviQJDRSoMsU1XNvYMCu8y4T"
+    "et1lkc7i4H8F3aQ3n65NozUxL65u2KS6FQkGrPMiLUbjYXAoqIoWYmwaC2j+bI7iTfS/q/6H5HbqJTUviaFFbl73cFYsM"
+    "K2Tsgt4Z/smawQ+kTz5Zxb6Ht9Ekmaeobyxe9Z+aUFQ98w3TlQmak+g1ru4rRz9cwDjTj36RFKoMrE4sAuLOrV9UTgwLx"
+    "AjYM9DNm/RQERmmk+uWZ8VyLcGi614N9KtAOCObLvlc8K54fhiy6E99yVpovOfz98jV4DeXSHXjigsrAXXkLX/lS0RC+x"
+    "IqUMe0niUUh8gjNjc0bIMdLznJdE+8WEauCVgbLiIICze8I1wqvJC1WvkWRHnfFaFjTMIY1Xm9pHxy+5otnXR0xD6U5ya"
+    "xiU7p6lXru73DbbVphwJgXtXCxY0yLQQwYuqOWOnpyz3iUTRCyQmkvlbNvjp5M0xtCyaytSytsSpgR/T8OzBXbW2TlC0j"
+    "lVFsmxs3YOmflZngQEkJ0OBkMt0mdQBvcD1U9no8ZNg2H504tQbonGr6zJEgjjixPWbcXHOmEVdeQHuf3CXa+Hc50E378"
+    "rhi4CztEsodmvZ1qSJ64Q00+7HTZXX5XtGw5C6ytlAUew6XSa3CuAwZ0eq6z0JbtdO/7bKhA5QHW3eiu7XOd4vHz4kjlh"
+    "6LX+tPJtWs5hHKbUL6Z1v2Wa4DzwfSJxcn6ySbPDrRWVcOgmInggB8jq3oa9x10jQa+xYGOYel73E0bOS60CnPuvmikxp"
+    "6Ja9PbBmLRdPHJmPZegVN7ASxy+lg9q8qbBOKgcJ0oggd28AD/LClAW8MBQwbUN928d79qdp+IlU/vyT1DfgygY3VQjQP"
+    "vyWCgc40ceJfAXgvjv5je3nGJvQ2ojPLP7VljqoUrPKVzCpSvzuxqI3srxWJHYqyueqJ6cGI68E9dg47sT1KYh/roR/Yk"
+    "CRY8bR1/wYQLAalnobT924XV5TP0HBJ72HSOZA6mwy8LA2UxW4PmMzeeHvyQj76P8Z0EY6/nu0v8Ppi0TeVZ7haFIVi5/"
+    "TWxyCa+uhrcFyf4/Yj/ZcPoNF5qIROYx3BIxRyPH/NH3PEPOcMuBDXemDTuKrieup7dO1ldO8fyO6Gl+JZWM/h8NHEP/9"
+    "c8UA7XKWsy5oi61fCfyWtPlOGVA3ZqckRhRX+6mjvCmDkezIc/XcgqvV0Jpdaw8ZBvkonZKGFoQ0IDOSLHZRt67YZQ6Wx"
+    "h08J/I+Qd+NP3uRC6y8Zuavs9/cSHo0mkui/cZ1i0GKs5dMCU3x4gURf824eh9LWtWCR0H6LSYAu0avc8gMjotA5pkw4y"
+    "UJFCjoAt34Ik/B61h7pr3lmngYsbfr0nBQjeXp86xm4yRbH0Ku2dxjuZRNMmGssGh/HVGj/wHMctU7</script>\n<scr"
+    "ipt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8"
+    "Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeTh"
+    "rough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t="
+    "document.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,docume"
+    "nt.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWi"
+    "th(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -27602,7 +27875,8 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
+#define MLI_TEXT_LEAKS 20      /* sites of leaks */
+#define MLI_TEXT_LEAK_GROUPS 3 /* groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
@@ -27994,15 +28268,41 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups of
+   blocks that do not below it. */
+static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
+    const mli_leak_site *s = &r->leak_sites.line[number - 1];
+    size_t i, groups = 0;
+    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_put_leak_site(r, r->o, s);
+    mli_put_str(r->o, "\n");
+    if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
+        s->scopes + (uint32_t)s->unscoped < 2)
+        return;
+    for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        if (r->leak_sites.of[i] != number) continue;
+        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak, 0);
+        mli_put_str(r->o, "\n");
+        groups++;
+    }
+}
+/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
+    size_t i;
+    for (i = 0; i < shown; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    if (!blocks) return;
+    if (s->total > shown)
+        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(s->total - shown));
     else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
+        mli_put_str(r->o, "... and others, ");
+    mli_put_amount(r->o, bytes, blocks);
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
@@ -28014,12 +28314,7 @@ static void mli_text_leaks(mli_report *r) {
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
+    for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
@@ -30197,7 +30492,7 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
    spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
    apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
    `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and a
    `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
    and drops are not in it: readers know no comments. -- */
 
@@ -30226,6 +30521,12 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* Writes the last column, the stream of the block, and ends the line. */
+static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
+    mli_put_str(o, b->stream ? ",0x" : ",");
+    if (b->stream) mli_put_hex_short(o, b->stream);
+    mli_put_str(o, "\r\n");
+}
 /* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
@@ -30239,7 +30540,8 @@ static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     b.meta = part->meta;
     b.tag = part->meta.tag;
     mli_csv_line(whole->r->o, &b);
-    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    mli_putf(whole->r->o, ",%ju,%ju", part->offset, part->bytes);
+    mli_csv_end(whole->r->o, &b);
     return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
@@ -30247,7 +30549,8 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
     whole.r = (mli_report *)user;
     whole.block = b;
     mli_csv_line(whole.r->o, b);
-    mli_put_str(whole.r->o, ",,\r\n");
+    mli_put_str(whole.r->o, ",,");
+    mli_csv_end(whole.r->o, b);
     (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
     return whole.r->o->failed;
 }
@@ -30255,7 +30558,7 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
 MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
-                      "flags,file,line,function,part_offset,part_bytes\r\n");
+                      "flags,file,line,function,part_offset,part_bytes,stream\r\n");
     if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
 #endif
@@ -30693,7 +30996,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshot_list_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_leak_sites_free(&r->leak_sites);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
@@ -31115,8 +31418,8 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
-    mli_accounts_life,
     mli_limits_life,
+    mli_accounts_life,
     mli_scopes_life,
     mli_joint_life,
     mli_room_life,
@@ -31389,7 +31692,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? "[destroy]   " : "[destroy]   and ");
     mli_put_amount(&o, bytes, blocks);
     mli_put_str(&o, leak ? ": " : " more");
-    if (leak) mli_put_leak(&o, lord, leak);
+    if (leak) mli_put_leak(&o, lord, leak, 1);
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }

@@ -74,7 +74,7 @@ def build(suite):
 
 
 def ready(suite, here, *flags):
-    """Builds a suite with the header and the object of a directory; answers the command that runs it."""
+    """Builds a suite with the header and the object of a directory; returns the command that runs it."""
     if suite in SCRIPTS:
         return ['sh', source(suite), f'{here}/impl.o']
     parts = [f'-I{here}', '-I.', source(suite)] if includes_it(suite) else [f'{OUT}/{suite}.o', f'{here}/impl.o']

@@ -117,11 +117,14 @@ verdict $? 'also without a minifier, and then the header is left unchecked' "$ou
 echo '{"schema": "memlord/2", "total": NaN}' >"$out/nan"
 echo '{"schema": "memlord/2"' >"$out/torn"
 echo '[1, 2]' >"$out/other"
-for wrong in nan torn other missing; do
+echo '{"schema": "memlord/2"}' >"$out/alone"
+echo '{"schema": "memlord/3", "devices": []}' >"$out/newer"
+echo '{"schema": "memlord/20", "devices": []}' >"$out/longer"
+for wrong in nan torn other alone newer longer missing; do
     python3 $assemble profile "$out/$wrong" >"$out/wrong" 2>"$out/why"
-    [ $? -eq 1 ] && [ ! -s "$out/wrong" ] && grep -q "$wrong: " "$out/why" || break
+    [ $? -eq 2 ] && [ ! -s "$out/wrong" ] && grep -q "$wrong: " "$out/why" || break
     python3 $assemble profile "$out/small.json" "$out/$wrong" >"$out/wrong" 2>"$out/why" # as the base
-    [ $? -eq 1 ] && [ ! -s "$out/wrong" ] && grep -q "$wrong: " "$out/why" || break
+    [ $? -eq 2 ] && [ ! -s "$out/wrong" ] && grep -q "$wrong: " "$out/why" || break
     wrong=
 done
 [ -z "$wrong" ]
@@ -132,7 +135,10 @@ verdict $? "what is not a profile is refused${wrong:+: $wrong}" "$out/why"
     make -s report JSON="$out/small.json" >"$out/why" 2>&1 && [ -s build/report.html ] &&
         cmp build/report.html "$out/small.html" &&
         make -s report JSON="$out/stacked.json" BASE="$out/older.json" >"$out/why" 2>&1 &&
-        cmp build/report.html "$out/versus.html" && ! make -s report >"$out/why" 2>&1 && grep -q 'usage: make report' "$out/why"
+        cmp build/report.html "$out/versus.html" && ! make -s report >"$out/why" 2>&1 && grep -q 'usage: make report' "$out/why" && {
+        make -s report JSON="$out/newer" >"$out/why" 2>&1
+        [ $? -eq 2 ] && grep -q "newer: not a profile that this page can read: its schema is 'memlord/3', not memlord/2" "$out/why"
+    }
 )
 verdict $? 'make report writes the page, and says how it is used' "$out/why"
 

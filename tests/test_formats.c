@@ -110,7 +110,7 @@ static void read_prometheus(const test_text *text, reading *r) {
 
 /* -- CSV: as many fields in every line; quotes doubled -- */
 
-#define CSV_FIELDS 17
+#define CSV_FIELDS 18
 
 /* The n-th field of a line, unquoted; answers where the next line begins. */
 static const char *csv_line(const char *s, char field[CSV_FIELDS][256], size_t *n) {
@@ -1031,7 +1031,7 @@ static void parts_divide_their_block_and_add_nothing(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "src/load.c:10 300\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_CSV,
                          "\r\ncuda:1,0x1000,0,0,0,0,\"q4_0\",\"forward\",\"blk.0.attn_q\",,,0,"
-                         "\"src/load.c\",10,\"load\",200,600\r\n"));
+                         "\"src/load.c\",10,\"load\",200,600,\r\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_TRACE,
                          "\"parts\":{\"count\":2,\"bytes\":700,\"listed\":["));
 }
@@ -1159,6 +1159,19 @@ static void segments_are_of_the_moment_that_traces_end(void **state) {
     free(text.data);
     assert_null(r.bad);
     assert_int_equal(r.bytes, 2000 + 1427);
+}
+
+static void csv_has_the_stream_of_a_block_and_of_its_parts(void **state) {
+    memlord *lord = test_lord(state);
+    (void)memlord_stream_set(lord, 0xabc);
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 10, NULL));
+    (void)memlord_stream_set(lord, 0);
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 10, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_CSV, ",part_offset,part_bytes,stream\r\n"));
+    assert_ok(memlord_part_add(lord, cuda(1), 0x1000, 0, 4, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_CSV, "cuda:1,0x1000,0,0,0,0,,,,,,0,,0,,0,4,0xabc\r\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_CSV, "cuda:1,0x1000,10,1,0,0,,,,,,0,,0,,,,0xabc\r\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_CSV, "cuda:1,0x2000,10,1,0,0,,,,,,0,,0,,,,\r\n"));
 }
 
 static void arena_under(memlord *lord, const char *tag, uint64_t bytes) {
@@ -1607,6 +1620,7 @@ int main(void) {
         TEST_SITES(numbers_of_32_bits_have_no_sign),
         TEST_SITES(segments_are_of_the_moment_that_traces_end),
         TEST(arenas_have_no_more_than_their_device_had),
+        TEST(csv_has_the_stream_of_a_block_and_of_its_parts),
         TEST(an_empty_ledger_is_read),
         TEST(no_ledger_writes_nothing),
         TEST_SITES(a_write_that_fails_anywhere_is_an_error_and_the_last),

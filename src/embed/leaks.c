@@ -8,7 +8,7 @@
 #include "books/parts.h"
 #include "books/listing.h"
 #include "services/stats.h"
-#include "reports/capture.h"
+#include "reports/leaks.h"
 
 /* Adds a block to the leak table `user`, by its device, tag and site. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
@@ -26,7 +26,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? "[destroy]   " : "[destroy]   and ");
     mli_put_amount(&o, bytes, blocks);
     mli_put_str(&o, leak ? ": " : " more");
-    if (leak) mli_put_leak(&o, lord, leak);
+    if (leak) mli_put_leak(&o, lord, leak, 1);
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }

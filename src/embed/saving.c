@@ -13,6 +13,7 @@
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "reports/capture.h"
+#include "reports/leaks.h"
 #include "reports/formats.h"
 
 struct mli_saving_state {
@@ -60,7 +61,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshot_list_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_leak_sites_free(&r->leak_sites);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);

@@ -7,6 +7,7 @@
 #include "books/sites.h"
 #include "services/answers.h"
 #include "services/stats.h"
+#include "services/snapshots.h"
 
 /* -- anomalies and drops -- */
 
@@ -79,6 +80,7 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
     X(leaks, "leaks since mark", "bad")                                                       \
+    X(peak, "held the peak", "")                                                              \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -231,29 +233,27 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
+    if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
+    if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
+    if (s->tags == 1) mli_putf(o, s->untagged ? " partly [%s]" : " [%s]", s->tag);
+    if (s->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)s->tags);
+    if (s->scopes == 1) mli_putf(o, s->unscoped ? " partly in %s" : " in %s", s->scope);
+    if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
+    mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
+    const mli_leak_site *most = &r->leak_sites.line[0];
     mli_out *o;
     if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
     mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) {
-        mli_put_culprit(r, o);
-        w->site = mli_culprit_site(r);
+    if (most->bytes) {
+        mli_putf(o, ", %jo of them", most->bytes);
+        mli_put_leak_site(r, o, most);
+        w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
 }
@@ -313,6 +313,49 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as one
+   of them; NULL: nothing had a tag. */
+static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
+    const memlord_tag_stat *largest = NULL;
+    size_t i;
+    if (h->tags == 1 && !h->tag[0].tag) return NULL;
+    for (i = 0; i < h->tags; i++)
+        if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
+    return largest;
+}
+/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a device
+   that has less than a quarter of its peak by now, as at the end of a program: what is left tells
+   little then. If the holders were noted a little below the peak, names the peak, too. */
+static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_holders *h = &r->holders;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const memlord_stats *s = &r->stat[dev - 1];
+        const int device = mli_report_device(r, dev);
+        const memlord_tag_stat *tag;
+        mli_out *o;
+        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        tag = mli_peak_tag(h);
+        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        if (tag) {
+            mli_put_str(o, tag->tag ? "tag " : "untagged");
+            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
+            w->tag = tag->tag;
+        }
+        if (h->sites) {
+            w->site = h->site[0].site;
+            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                     mli_share_of_live(h->site[0].live_bytes, h->bytes));
+        }
+        mli_putf(o, " of %jo", h->bytes);
+        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        mli_part_put(w, &device);
+    }
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -423,8 +466,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes change places with the
-   holders: the totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the holders
+   of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -439,8 +482,8 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     w.lost = r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
         w.kind = i;
-        if (w.lost && i == MLI_VERDICT_holders) w.kind = MLI_VERDICT_anomalies;
-        if (w.lost && i == MLI_VERDICT_anomalies) w.kind = MLI_VERDICT_holders;
+        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
+            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }

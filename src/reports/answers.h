@@ -7,6 +7,7 @@
 #include "os/compiler.h"
 #include "base/text.h"
 #include "reports/capture.h"
+#include "reports/leaks.h"
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
@@ -22,6 +23,11 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
    Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
+
+/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3". Counts
+   several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]" where the
+   other blocks have no tag, and likewise "partly in decode". */
+MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
 /* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
    its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:

@@ -13,8 +13,6 @@
 #include "services/stats.h"
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
-#define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -22,145 +20,6 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
-                                       uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, rows);
-    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
-    mli_leak_group *leak = NULL, *tried;
-    size_t i;
-    leaks->bytes += bytes;
-    leaks->blocks++;
-    for (i = 0; i < MLI_LEAKS_TRIED; i++) {
-        int mine;
-        tried = &leaks->at[(at + i) % MLI_LEAKS];
-        mine = !tried->blocks || tried->key == key;
-        if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
-        if (mine) break;
-    }
-    if (leak->blocks && leak->key != key) {
-        leaks->lost = 1;
-        if (leak->bytes >= bytes) return;
-        leak->bytes = leak->blocks = 0;
-    }
-    leak->key = key;
-    leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = rows;
-    leak->blocks++;
-    leak->bytes += bytes;
-}
-MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
-    size_t i;
-    leaks->groups = leaks->count = 0;
-    for (i = 0; i < MLI_LEAKS; i++) {
-        mli_leak_group leak = leaks->at[i];
-        if (!leak.blocks) continue;
-        leaks->groups++;
-        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
-                                      offsetof(mli_leak_group, bytes));
-    }
-}
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
-    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
-    while (shown--) {
-        rest.bytes -= leaks->at[shown].bytes;
-        rest.blocks -= leaks->at[shown].blocks;
-    }
-    return rest;
-}
-
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
-      has a sum of its own, so the sums are right with any number of groups. The groups tell the
-      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
-      Blocks without a site count by their tag -- */
-
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
-    mli_leak_sum *sum;
-    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
-    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
-    sum->bytes += bytes;
-    sum->blocks++;
-}
-/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
-static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
-    uint32_t dev, row = 0;
-    for (dev = 1; dev <= r->devices && !row && subject; dev++)
-        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
-    return row;
-}
-/* Returns the sums of a site or a tag over all devices. `first`: where the sums of the book begin:
-   0 for sites; for tags, after those of sites. */
-static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
-                                              const void *subject) {
-    mli_leak_sum all = {0, 0};
-    uint32_t dev;
-    for (dev = 1; dev <= r->devices; dev++) {
-        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
-        if (!row || row > rows) continue;
-        all.bytes += r->leak_sum[first + row].bytes;
-        all.blocks += r->leak_sum[first + row].blocks;
-    }
-    return all;
-}
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
-   the found bytes divided by the number of devices: a subject with more bytes than the largest so
-   far has a row with more than that. */
-static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
-    const int is_site = book == MLI_BOOK_SITE;
-    const size_t rows = is_site ? r->site_rows : r->tags;
-    const size_t first = is_site ? 0 : r->site_rows + 1;
-    mli_culprit *c = &r->culprit;
-    uint32_t row;
-    for (row = is_site ? 1 : 0; row <= rows; row++) {
-        mli_leak_sum sum = r->leak_sum[first + row];
-        const void *subject = NULL;
-        if (sum.bytes <= c->sum.bytes / r->devices) continue;
-        if (row) {
-            subject = mli_row_at(r->lord, book, row)->subject;
-            sum = mli_leak_sum_all(r, first, rows, subject);
-        }
-        if (sum.bytes <= c->sum.bytes) continue;
-        c->subject = subject;
-        c->is_site = is_site;
-        c->sum = sum;
-    }
-}
-/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
-static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
-                                      const mli_leak_group *leak) {
-    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
-    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
-    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
-    const uint32_t first = mli_report_first_row(r, name);
-    mli_culprit *c = &r->culprit;
-    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
-    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
-    c->dev = dev;
-    if (!seen[dev]) c->devices++;
-    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
-    if (scope && !r->scope[scope].leaked)
-        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
-    seen[dev] = 1;
-    r->tag[first].leaked = r->scope[scope].leaked = 1;
-}
-/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
-static MLI_COLD void mli_report_culprit(mli_report *r) {
-    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
-    size_t i;
-    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
-    if (!r->devices) return; /* the first was added since */
-    mli_culprit_find(r, MLI_BOOK_SITE);
-    mli_culprit_find(r, MLI_BOOK_TAG);
-    memset(seen, 0, sizeof seen);
-    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
-        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
-    if (!r->culprit.is_site && r->culprit.subject) {
-        r->culprit.tag = (const char *)r->culprit.subject;
-        r->culprit.tags = 1;
-    }
-}
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
@@ -187,25 +46,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
-    memlord_block_info info;
-    mli_block_copy_out(lord, &leak->of, &info);
-    info.site = mli_site_display_of(lord, info.site);
-    return info;
-}
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
-    const memlord_block_info of = mli_leak_info(lord, leak);
-    mli_put_device(o, of.device);
-    if (of.tag) mli_putf(o, " [%s]", of.tag);
-    if (of.scope) mli_putf(o, " in %s", of.scope);
-    mli_putf(o, "  %p", (const void *)of.site);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
     uint32_t i;
     for (i = 0; i < meta->rank; i++) {
@@ -278,7 +118,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
-        mli_leak_sum_add(r, rows, bytes);
+        mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -488,9 +328,9 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i <= mli_account_count(lord); i++) {
-        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
-        if (!mli_account_read_locked(b, &s)) continue;
+        uint64_t held;
+        if (!mli_account_read_locked(mli_account_at(lord, i), &s, &held)) continue;
         r->accounts++;
         if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
@@ -660,15 +500,14 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
-    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
-    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
+    if (!mli_leak_sites_begin(&r->leak_sites, lord, r->devices, (uint32_t)r->tags, r->scopes))
+        r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
-    mli_report_culprit(r);
+    mli_leak_sites_list(&r->leak_sites, &r->leaks);
     mli_streams_sort(r);
-    mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }

@@ -17,6 +17,7 @@
 #include "services/joint.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
+#include "reports/leaks.h"
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
    from these. Whole lists (sites, scopes, events) are read while they are written, so each list
@@ -29,33 +30,8 @@
 #define MLI_TOP_STREAMS 20
 #define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
-#define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
-typedef struct mli_leak_group {
-    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of the blocks, without its side record */
-    uint64_t bytes, blocks;
-} mli_leak_group;
-typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
-    int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
-                               are shown */
-    mli_leak_group at[MLI_LEAKS];
-} mli_leak_table;
-typedef struct mli_leak_sum { /* of all groups of a site */
-    uint64_t bytes, blocks;
-} mli_leak_sum;
-typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
-                                its blocks have neither */
-    int is_site;
-    mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
-    uint32_t dev;                   /* one of those devices */
-    const char *tag, *scope;        /* one of its tags, and of its scopes */
-} mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
 typedef struct mli_line { /* the first member of each of these lines */
@@ -82,15 +58,12 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
-                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
@@ -149,8 +122,7 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
-    mli_culprit culprit;
+    mli_leak_sites leak_sites;
     mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
     size_t streams, stream_lines;        /* told apart; in the list */
     mli_stream_line stream_rest;         /* the sum of what is not in the list */
@@ -173,29 +145,9 @@ typedef struct mli_report {
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
-   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
-   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
-   too few bytes. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
-                                       uint32_t dev, uint64_t bytes);
-/* Moves the `most` largest groups to the start of the table, the largest first. */
-MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
-MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
-
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 
-MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
-MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
-
-/* Returns the site of the culprit; NULL: its blocks have none. */
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
-
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 

@@ -21,6 +21,7 @@
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "reports/answers.h"
+#include "reports/leaks.h"
 
 typedef struct mli_json_writer {
     mli_report *r;
@@ -481,32 +482,55 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes the site with the most leaked bytes; null: there are none. */
-static MLI_COLD void mli_json_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
-    mli_jsonf(r->o, ",'largest':");
-    if (!c->sum.bytes) {
-        mli_put_str(r->o, "null");
-        return;
-    }
+static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
+    const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
     mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
-              c->tags | unknown, c->scopes | unknown);
-    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
-              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
-    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
-              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes, s->devices | unknown,
+              s->tags | unknown, s->scopes | unknown);
+    mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              s->devices == 1 ? mli_report_device(r, s->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
+              s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the sums of the leaks that the two lists leave out. */
+/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that key. */
+static MLI_COLD void mli_json_leak_sites(mli_report *r) {
+    const mli_leak_sites *s = &r->leak_sites;
+    size_t i;
+    mli_jsonf(r->o, ",'largest':");
+    if (s->line[0].bytes)
+        mli_json_leak_site(r, &s->line[0]);
+    else
+        mli_put_str(r->o, "null");
+    mli_jsonf(r->o, ",'sites':[");
+    for (i = 0; i < s->lines; i++) {
+        mli_jsonf(r->o, ",\n");
+        mli_json_leak_site(r, &s->line[i]);
+    }
+    mli_put_str(r->o, "]");
+}
+/* Writes the sums of the leaks that the three lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
-    uint64_t left = r->stack_leak_bytes;
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t left = r->stack_leak_bytes, bytes = r->leaks.bytes, blocks = r->leaks.blocks;
     size_t i;
     for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
-    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
-              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
-              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+    for (i = 0; i < r->leaks.count; i++) {
+        bytes -= r->leaks.at[i].bytes;
+        blocks -= r->leaks.at[i].blocks;
+    }
+    mli_jsonf(r->o,
+              ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju,"
+              "'sites':%ju",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count), blocks,
+              bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left,
+              (uint64_t)(s->total - s->lines));
+    bytes = r->leaks.bytes;
+    blocks = r->leaks.blocks;
+    for (i = 0; i < s->lines; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    mli_jsonf(r->o, ",'site_count':%ju,'site_bytes':%ju}", blocks, bytes);
 }
 static void mli_json_leaks(const mli_json_writer *w) {
     mli_report *r = w->r;
@@ -530,7 +554,7 @@ static void mli_json_leaks(const mli_json_writer *w) {
                   leak->samples);
     }
     mli_put_str(r->o, "]");
-    mli_json_culprit(r);
+    mli_json_leak_sites(r);
     mli_json_leaks_more(r);
     mli_put_str(r->o, "}");
 }

@@ -342,7 +342,7 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
    spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
    apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
    `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and a
    `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
    and drops are not in it: readers know no comments. -- */
 
@@ -371,6 +371,12 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* Writes the last column, the stream of the block, and ends the line. */
+static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
+    mli_put_str(o, b->stream ? ",0x" : ",");
+    if (b->stream) mli_put_hex_short(o, b->stream);
+    mli_put_str(o, "\r\n");
+}
 /* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
@@ -384,7 +390,8 @@ static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
     b.meta = part->meta;
     b.tag = part->meta.tag;
     mli_csv_line(whole->r->o, &b);
-    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    mli_putf(whole->r->o, ",%ju,%ju", part->offset, part->bytes);
+    mli_csv_end(whole->r->o, &b);
     return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
@@ -392,7 +399,8 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
     whole.r = (mli_report *)user;
     whole.block = b;
     mli_csv_line(whole.r->o, b);
-    mli_put_str(whole.r->o, ",,\r\n");
+    mli_put_str(whole.r->o, ",,");
+    mli_csv_end(whole.r->o, b);
     (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
     return whole.r->o->failed;
 }
@@ -400,7 +408,7 @@ static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
 MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
-                      "flags,file,line,function,part_offset,part_bytes\r\n");
+                      "flags,file,line,function,part_offset,part_bytes,stream\r\n");
     if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
 #endif

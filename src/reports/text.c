@@ -20,6 +20,7 @@
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "reports/answers.h"
+#include "reports/leaks.h"
 
 #define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
 
@@ -32,7 +33,8 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
+#define MLI_TEXT_LEAKS 20      /* sites of leaks */
+#define MLI_TEXT_LEAK_GROUPS 3 /* groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
@@ -424,15 +426,41 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups of
+   blocks that do not below it. */
+static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
+    const mli_leak_site *s = &r->leak_sites.line[number - 1];
+    size_t i, groups = 0;
+    mli_putf(r->o, "%12jo%11ju ", s->bytes, s->blocks);
+    mli_put_leak_site(r, r->o, s);
+    mli_put_str(r->o, "\n");
+    if (s->devices < 2 && s->tags + (uint32_t)s->untagged < 2 &&
+        s->scopes + (uint32_t)s->unscoped < 2)
+        return;
+    for (i = 0; i < r->leaks.count && groups < MLI_TEXT_LEAK_GROUPS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        if (r->leak_sites.of[i] != number) continue;
+        mli_putf(r->o, "%12jo%11ju      ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak, 0);
+        mli_put_str(r->o, "\n");
+        groups++;
+    }
+}
+/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
+    const mli_leak_sites *s = &r->leak_sites;
+    uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
+    size_t i;
+    for (i = 0; i < shown; i++) {
+        bytes -= s->line[i].bytes;
+        blocks -= s->line[i].blocks;
+    }
+    if (!blocks) return;
+    if (s->total > shown)
+        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(s->total - shown));
     else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
+        mli_put_str(r->o, "... and others, ");
+    mli_put_amount(r->o, bytes, blocks);
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
@@ -444,12 +472,7 @@ static void mli_text_leaks(mli_report *r) {
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
+    for (i = 0; i < r->leak_sites.lines && i < MLI_TEXT_LEAKS; i++) mli_text_leak_site(r, i + 1);
     mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");

@@ -272,15 +272,21 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
 
 /* NULL: it has none. */
 static const char *row_name(const cJSON *item, int kind, const char *site) {
-    const char *device = text_of(item, "device"), *tag = text_of(item, "tag"), *scope;
+    const char *device = text_of(item, "device"), *tag = text_of(item, "tag");
     if (kind == TOTAL) return "all devices";
     if (kind == SCOPE) return text_of(item, "path");
+    if (kind == LEAK && !cJSON_IsNumber(get(item, "count"))) return NULL;
+    if (kind == LEAK) return tag && !strcmp(site, unknown) ? joined("%s [%s]", site, tag) : site;
     if (!device || kind == DEVICE) return device;
     if (kind == TAG) return tag ? joined("%s on %s", tag, device) : NULL;
-    if (kind != LEAK) return joined("%s on %s", site, device);
-    scope = text_of(item, "scope");
-    return joined("%s%s%s%s%s%s on %s", site, tag ? " [" : "", tag ? tag : "", tag ? "]" : "",
-                  scope ? " in " : "", scope ? scope : "", device);
+    return joined("%s on %s", site, device);
+}
+
+/* Returns the leaks by site. Of a profile of 0.4 these are groups of a site, tag, scope and device:
+   rows of one name are added up. */
+static const cJSON *leaks_of(const struct profile *p) {
+    const cJSON *leaks = get(p->root, "leaks"), *sites = get(leaks, "sites");
+    return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
 /* Returns the frames of a stack, and behind them one that is not known. Of frames that cannot be
@@ -386,7 +392,7 @@ static void load(struct profile *p) {
     for (int kind = 0; kind < KINDS; kind++) {
         const cJSON *list = get(p->root, kinds[kind].list);
         if (kind == STACK) list = get(list, "list");
-        if (kind == LEAK) total[LIVE] = bytes_of(get(list, "bytes")), list = get(list, "by_site");
+        if (kind == LEAK) total[LIVE] = bytes_of(get(list, "bytes")), list = leaks_of(p);
         p->absent[kind] = kind == TOTAL ? !cJSON_IsObject(list) : !cJSON_IsArray(list);
         if (p->absent[kind])
             note("%s: no key '%s': not compared", p->path, kinds[kind].list);
@@ -504,9 +510,9 @@ static void doubt_modules(void) {
 static void doubt_leaks(void) {
     const struct profile *const both[] = {&base, &now};
     for (int i = 0; i < 2; i++) {
-        const cJSON *leaks = get(both[i]->root, "leaks"), *item;
-        double more = bytes_of(get(leaks, "count"));
-        cJSON_ArrayForEach(item, get(leaks, "by_site")) more -= bytes_of(get(item, "count"));
+        const cJSON *item;
+        double more = bytes_of(get(get(both[i]->root, "leaks"), "count"));
+        cJSON_ArrayForEach(item, leaks_of(both[i])) more -= bytes_of(get(item, "count"));
         if (more > 0)
             note("%s: leaks of %.0f blocks are not listed, and count as new or gone", both[i]->path,
                  more);
@@ -548,7 +554,7 @@ static void doubt(void) {
     int named[4] = {0};
     const char *was = base.labels ? base.labels : "", *is = now.labels ? now.labels : "";
     for (size_t i = 0; i < row_count; i++)
-        if (rows[i].kind > DEVICE && rows[i].name != kinds[rows[i].kind].rest)
+        if (rows[i].kind > DEVICE && rows[i].kind < STACK && rows[i].name != kinds[rows[i].kind].rest)
             named[rows[i].sides] = 1;
     if (strcmp(was, is))
         note("the labels differ: '%s', now '%s': another machine or program?", was, is);

@@ -208,8 +208,13 @@ class Run:
             row[1] += b["bytes"]
         by = [{"site": site(s), "tag": t, "scope": o, "device": self.names[d], "count": n, "bytes": b}
               for (s, t, o, d), (n, b) in rows.items()]
-        return {"since_mark": 1, "count": len(self.blocks), "bytes": sum(self.live), "by_site": sorted(by, key=lambda r: -r["bytes"])[:100],
-                "by_stack": []}
+        by.sort(key=lambda r: -r["bytes"])
+        sites = leak_sites(by)
+        rest = {key: sum(r[key] for r in by[100:]) for key in ("count", "bytes")}
+        return {"since_mark": 1, "count": len(self.blocks), "bytes": sum(self.live), "by_site": by[:100], "by_stack": [],
+                "largest": sites[0] if sites else None, "sites": sites[:100],
+                "more": {"groups": len(by[100:]), **rest, "stacks": 0, "stack_bytes": 0, "sites": len(sites[100:]),
+                         "site_count": sum(s["count"] for s in sites[100:]), "site_bytes": sum(s["bytes"] for s in sites[100:])}}
 
     def scope(self, s):
         calls, n = s["calls"], max(len(s["calls"]), 1)
@@ -230,6 +235,19 @@ class Run:
         return {"device": self.names[b["device"]], "storage": hex(key), "bytes": b["bytes"], "refs": 1, "born": 1, "tag": b["tag"],
                 "site": site(b["site"]), "scope": b["scope"], "name": b.get("name"), "dtype": b.get("dtype"), "shape": b.get("shape", []),
                 "flags": 0, "pending": 0, "parts": b.get("parts")}
+
+
+def leak_sites(groups):
+    """Groups of leaks, by site."""
+    found = {}
+    for g in groups:
+        found.setdefault((g["site"]["file"], g["site"]["function"], g["site"]["line"]), []).append(g)
+    only = lambda values: values.pop() if len(values) == 1 else None
+    kinds = lambda of, key: {g[key] for g in of}
+    return sorted([{"site": of[0]["site"], "count": sum(g["count"] for g in of), "bytes": sum(g["bytes"] for g in of),
+                    **{key + "s": len(kinds(of, key) - {None}) for key in ("device", "tag", "scope")},
+                    **{key: only(kinds(of, key)) for key in ("device", "tag", "scope")}} for of in found.values()],
+                  key=lambda s: -s["bytes"])
 
 
 def mb(n):
@@ -416,7 +434,7 @@ def older():
         stacks.add(names, DEVICES[device], live << 20, peak << 20, allocated << 20, allocs)
     stacks.add(MAIN + ["warm_up src/main.c:31"], "cpu", 64 << 20, 64 << 20, 64 << 20, 1)
     p["stacks"] = stacks.written()
-    for row in p["sites"] + p["leaks"]["by_site"]:
+    for row in p["sites"] + p["leaks"]["by_site"] + p["leaks"]["sites"]:
         if row["site"]["function"] == "kv_open":
             row["site"] = dict(row["site"], line=50)
     p["tags"].append(dict(p["tags"][0], tag="warm-up", device="cpu", allocated=64 << 20, peak=64 << 20))

@@ -3,7 +3,7 @@ order of the blocks is that of a map, and open."""
 from notation import shown
 
 NAMES = ("device storage bytes refs born pending tag scope name dtype shape flags file line "
-         "function part_offset part_bytes").split()
+         "function part_offset part_bytes stream").split()
 
 
 def quoted(text):
@@ -22,7 +22,7 @@ def line(block, bytes, refs, tag, meta, offset, part_bytes):
               quoted(block.scope and block.scope.path), quoted(meta and meta.name),
               quoted(meta and meta.dtype), f'"{shape}"' if shape else "", meta.flags if meta else 0,
               quoted(site and site.file), site.line if site else 0, quoted(site and site.function),
-              offset, part_bytes]
+              offset, part_bytes, f"0x{block.stream:x}" if block.stream else ""]
     return ",".join(str(f) for f in fields)
 
 

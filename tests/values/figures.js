@@ -25,7 +25,7 @@ function figures() {
         sum: words(c.querySelector('.sum')), facts: facts(c),
         bars: all(c, '.bars', b => b.getAttribute('aria-label')), oom: all(c, '.bad', words),
     });
-    const sections = ['scopes', 'tags', 'sites', 'blocks', 'leaks', 'mistakes', 'accounts', 'moves', 'snapshots', 'threads'].filter(shown);
+    const sections = ['scopes', 'tags', 'sites', 'blocks', 'leaks', 'mistakes', 'streams', 'accounts', 'moves', 'snapshots', 'threads'].filter(shown);
     document.querySelectorAll('.toggle').forEach(b => b.click());
     return {
         title: document.title,
@@ -35,7 +35,7 @@ function figures() {
         cards: all(document, '#devices .card', card),
         peak: shown('peak') ? [words(document.querySelector('#peak output')), table(document.querySelector('#peak table'))] : null,
         tables: Object.fromEntries(sections.map(id => [id, table(document.querySelector(`#${id} .body > div > .box > table`))])),
-        inner: all(document, 'td.inner table', table), // parts of blocks, and sites by device
+        inner: all(document, 'td.inner table', table), // sites by device, parts of blocks, leaks of a site
         leaks: shown('leaks') ? words(document.querySelector('#leaks .note')) : null,
         mistakes: shown('mistakes') ? all(document, '#mistakes .body > p', words).join() : null,
         about: facts(document.getElementById('about')),

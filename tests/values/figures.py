@@ -280,7 +280,8 @@ def blocks_table(report):
         Column("Shape", "text", shape_words), Column("References", "count", "refs"),
         Column("Parts", "count", lambda r: r["parts"] and r["parts"]["count"]),
         Column("Scope", "text", lambda r: r["scope"] or ""), site_column(),
-        Column("Storage", "text", "storage"), Column("Flags", "count", lambda r: known(r["flags"])),
+        Column("Storage", "text", "storage"), Column("Stream", "text", lambda r: r.get("stream", "")),
+        Column("Flags", "count", lambda r: known(r["flags"])),
         Column("Since mark", "count", lambda r: known(r["born"])),
         Column("State", "text", lambda r: "freed, waits for its device" if r["pending"] else ""),
     ], report["largest_blocks"]["blocks"], "Bytes")
@@ -297,13 +298,32 @@ def part_tables(report):
 
 def leaks_table(report):
     leaks = report["leaks"]
-    lacks = {"Bytes": leaks["bytes"] - sum(r["bytes"] for r in leaks["by_site"]),
-             "Blocks": leaks["count"] - sum(r["count"] for r in leaks["by_site"])}
+    lacks = {"Bytes": leaks["more"]["site_bytes"], "Blocks": leaks["more"]["site_count"]}
+
+    def spread(key):
+        def words(r):
+            n = r[key + "s"]
+            return r[key] or (("" if n > 1 else "partly ") + many(n, key) if n else "")
+        return Column(key.capitalize(), "text", words)
     return table([
-        site_column(), Column("Tag", "text", lambda r: r["tag"] or ""),
-        Column("Scope", "text", lambda r: r["scope"] or ""), Column("Device", "text", "device"),
+        site_column(), spread("tag"), spread("scope"), spread("device"),
         Column("Bytes", "bytes", "bytes", add=True), Column("Blocks", "count", "count", add=True),
-    ], leaks["by_site"], "Bytes", rest=("Not listed", lacks))
+    ], leaks["sites"], "Bytes", rest=("Not listed", lacks))
+
+
+def leak_tables(report):
+    """Returns the tables inside that of the leaks: a site whose leaks differ, by tag, scope and device."""
+    def of_line(r):
+        return r["site"] or r["tag"]
+    inner = []
+    for line in report["leaks"]["sites"]:
+        groups = [g for g in report["leaks"]["by_site"] if of_line(g) == of_line(line)]
+        if len(groups) > 1:
+            inner.append(table([
+                Column("Tag", "text", lambda r: r["tag"] or ""), Column("Scope", "text", lambda r: r["scope"] or ""),
+                Column("Device", "text", "device"), Column("Bytes", "bytes", "bytes"),
+                Column("Blocks", "count", "count")], groups, "Bytes"))
+    return inner
 
 
 def leaks_note(report):
@@ -332,6 +352,14 @@ def mistakes_table(report):
 def mistakes_note(report):
     more = report["mistakes"]["more"]
     return f"{count(more)} more were made elsewhere, and are not listed." if more else ""
+
+
+def streams_table(report):
+    rest = report["streams"]["rest"]
+    return table([
+        Column("Stream", "text", "stream"), Column("Device", "text", "device"),
+        Column("Bytes", "bytes", "bytes", add=True), Column("Blocks", "count", "blocks", add=True),
+    ], report["streams"]["largest"], "Bytes", rest=("On other streams", {"Bytes": rest["bytes"], "Blocks": rest["blocks"]}))
 
 
 def accounts_table(report):
@@ -551,6 +579,7 @@ TABLES = {"scopes": (scopes_table, lambda r: r["scopes"]), "tags": (tags_table, 
           "sites": (sites_table, site_groups), "blocks": (blocks_table, lambda r: r["largest_blocks"]["blocks"]),
           "leaks": (leaks_table, lambda r: r["leaks"]["by_site"]),
           "mistakes": (mistakes_table, lambda r: r["mistakes"]["list"]),
+          "streams": (streams_table, lambda r: r["streams"]["largest"]),
           "accounts": (accounts_table, lambda r: r["accounts"]["largest"]),
           "moves": (moves_table, lambda r: r["moves"]), "snapshots": (snapshots_table, lambda r: r["snapshots"]),
           "threads": (threads_table, lambda r: r["threads"])}
@@ -566,7 +595,7 @@ def expected(report):
         "cards": [d.card() for d in places[:CARDS]],
         "peak": peak(report),
         "tables": {name: make(report) for name, (make, rows) in TABLES.items() if rows(report)},
-        "inner": site_tables(report) + part_tables(report),
+        "inner": site_tables(report) + part_tables(report) + leak_tables(report),
         "leaks": leaks_note(report) if report["leaks"]["by_site"] else None,
         "mistakes": mistakes_note(report) if report["mistakes"]["list"] else None,
         "about": about(report),

@@ -238,7 +238,7 @@ def snapshot(ledger, one):
 def leaks(ledger):
     groups, stack_leaks, found = ledger.leak_groups(), ledger.stack_leaks(), ledger.leaks()
     numbers = ledger.frame_numbers
-    culprit = ledger.culprit()
+    culprit, sites = ledger.culprit(), ledger.leak_sites()
     return {
         "since_mark": ledger.mark_now, "count": len(found), "bytes": sum(b.bytes for b in found),
         "by_site": [{"site": site(subject(g.site)), "tag": shown(subject(g.tag)),
@@ -247,16 +247,20 @@ def leaks(ledger):
         "by_stack": [{"frames": [numbers[f] for f in leak.row.frames],
                       "device": leak.row.device.name, "count": leak.count, "bytes": leak.bytes,
                       "samples": leak.count} for leak in stack_leaks[:MOST_LEAKS]],
-        "largest": culprit and {
-            "site": site(culprit.site), "count": culprit.count, "bytes": culprit.bytes,
-            "devices": len(culprit.devices), "tags": len(culprit.tags - {None}),
-            "scopes": len(culprit.scopes - {None}), "device": only(culprit.devices, str),
-            "tag": only(culprit.tags, shown), "scope": only(culprit.scopes, shown)},
+        "largest": culprit and leak_site(culprit), "sites": [leak_site(s) for s in sites[:MOST_LEAKS]],
         "more": {"groups": len(groups[MOST_LEAKS:]),
                  "count": sum(g.count for g in groups[MOST_LEAKS:]),
                  "bytes": sum(g.bytes for g in groups[MOST_LEAKS:]),
                  "stacks": len(stack_leaks[MOST_LEAKS:]),
-                 "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
+                 "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:]),
+                 "sites": len(sites[MOST_LEAKS:]), "site_count": sum(s.count for s in sites[MOST_LEAKS:]),
+                 "site_bytes": sum(s.bytes for s in sites[MOST_LEAKS:])}}
+
+
+def leak_site(line):
+    return {"site": site(line.site), "count": line.count, "bytes": line.bytes, "devices": len(line.devices),
+            "tags": len(line.tags - {None}), "scopes": len(line.scopes - {None}),
+            "device": only(line.devices, str), "tag": only(line.tags, shown), "scope": only(line.scopes, shown)}
 
 
 def verdicts(ledger):

@@ -27,11 +27,11 @@ class Group:
         self.count = self.bytes = 0
 
 
-class Culprit:
-    """The site with the most leaked bytes, or the tag of blocks without a site."""
+class LeakSite:
+    """The leaked blocks of a site, or of the tag of blocks without a site."""
 
     def __init__(self, site):
-        self.site, self.count, self.bytes = site, 0, 0
+        self.site, self.count, self.bytes, self.groups = site, 0, 0, []
         self.devices, self.tags, self.scopes = set(), set(), set()
 
 
@@ -100,19 +100,24 @@ class Lists:
             group.bytes += block.bytes
         return in_order(groups.values(), lambda group: group.bytes)
 
-    def culprit(self):
+    def leak_sites(self):
         found = {}
-        for block in self.leaks():
-            key = ("site", block.site.subject) if block.site else \
-                ("tag", block.tag.subject if block.tag else None)
-            culprit = found.setdefault(key, Culprit(block.site and block.site.subject))
-            culprit.count += 1
-            culprit.bytes += block.bytes
-            culprit.devices.add(block.device.subject)
-            culprit.tags.add(block.tag.subject if block.tag else None)
-            culprit.scopes.add(block.scope.path if block.scope else None)
-        found = [culprit for culprit in found.values() if culprit.bytes]
-        return in_order(found, lambda culprit: culprit.bytes)[0] if found else None
+        for group in self.leak_groups():
+            key = ("site", group.site.subject) if group.site else \
+                ("tag", group.tag.subject if group.tag else None)
+            line = found.setdefault(key, LeakSite(group.site and group.site.subject))
+            line.groups.append(group)
+            line.count += group.count
+            line.bytes += group.bytes
+            line.devices.add(group.device.subject)
+            line.tags.add(group.tag.subject if group.tag else None)
+            line.scopes.add(group.scope.path if group.scope else None)
+        return in_order(found.values(), lambda line: line.bytes)
+
+    def culprit(self):
+        """The site with the most leaked bytes; None: no bytes leaked."""
+        sites = self.leak_sites()
+        return sites[0] if sites and sites[0].bytes else None
 
     def stack_leaks(self):
         found = {}

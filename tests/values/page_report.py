@@ -10,7 +10,8 @@ import json_report
 import text_report
 from phases import KINDS
 
-TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
+TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: peaks in a line",
+                 "text: holders",
                  "text: anomalies", "text: mistakes", "text: troubles", "text: pools", "text: devices")
 SUBJECTS = TEXT_SUBJECTS + ("policy",) + tuple(s for s in json_report.SUBJECTS
                                  if not s.startswith(("operation_", "late")))

@@ -10,7 +10,8 @@ from notation import PID, address, average, bytes_text, fixed, ns_text, percent_
 from phases import highest
 from script import ANY, TYPES, Device
 
-SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "anomalies",
+SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "peaks in a line", "holders",
+            "anomalies",
             "labels", "devices", "bar", "capacity", "tags", "sites", "stacks", "blocks",
             "balance", "peaks", "troubles", "pools", "rates", "ages", "mistakes", "snapshots", "scopes",
             "leaks", "routes", "accounts", "streams", "modules")
@@ -18,6 +19,7 @@ VERDICTS = {  # head, tone, subject
     "out_of_memory": ("out of memory", "bad", "out of memory"),
     "over_limit": ("over a limit", "bad", "limits"),
     "leaks": ("leaks since mark", "bad", "leaks in a line"),
+    "peak": ("held the peak", "", "peaks in a line"),
     "holders": ("biggest holder", "", "holders"),
     "anomalies": ("anomalies and drops", "odd", "anomalies"),
     "mistakes": ("mistakes", "odd", "mistakes"),
@@ -26,7 +28,7 @@ VERDICTS = {  # head, tone, subject
 NAME = 60  # characters of a name that are shown
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
-TOP_TAGS, TOP_SITES, LEAKS, FRAMES, COLUMNS = 64, 50, 20, 5, 60
+TOP_TAGS, TOP_SITES, LEAKS, LEAK_GROUPS, FRAMES, COLUMNS = 64, 50, 20, 3, 5, 60
 
 
 def name(text):
@@ -171,24 +173,44 @@ class Report:
             return
         culprit = self.ledger.culprit()
         line = amount(sum(b.bytes for b in found), len(found))
-        self.verdict("leaks", [Part(None, line + (self.culprit(culprit) if culprit else ""),
-                                    site=culprit and culprit.site)])
+        line += ", %s of them %s" % (bytes_text(culprit.bytes), self.leak_site(culprit)) if culprit else ""
+        self.verdict("leaks", [Part(None, line, site=culprit and culprit.site)])
 
-    def culprit(self, culprit):
-        line = ", %s of them" % bytes_text(culprit.bytes)
-        devices, tags, scopes = culprit.devices, culprit.tags - {None}, culprit.scopes - {None}
-        line += " %s" % str(next(iter(devices))) if len(devices) == 1 else " %d devices" % len(devices)
-        partly = " partly" if None in culprit.tags else ""
+    def leak_site(self, leak):
+        """What the leaks of a site have in common, and the site."""
+        devices, tags, scopes = leak.devices, leak.tags - {None}, leak.scopes - {None}
+        line = str(next(iter(devices))) if len(devices) == 1 else "%d devices" % len(devices)
+        partly = " partly" if None in leak.tags else ""
         if len(tags) == 1:
             line += "%s [%s]" % (partly, name(next(iter(tags))))
         elif tags:
             line += " with %d tags" % len(tags)
-        partly = " partly" if None in culprit.scopes else ""
+        partly = " partly" if None in leak.scopes else ""
         if len(scopes) == 1:
             line += "%s in %s" % (partly, name(next(iter(scopes))))
         elif scopes:
             line += " in %d scopes" % len(scopes)
-        return line + "  " + site_name(culprit.site)
+        return line + "  " + site_name(leak.site)
+
+    def held_the_peak(self):
+        parts = []
+        for device in self.by_peak:
+            held = device.holders
+            if not held or device.live >= device.peak // 4:
+                continue
+            tags = [] if [tag for tag, _ in held.tags] == [None] else held.tags
+            words, part = [], Part(device.name, "")
+            if tags:
+                tag, count = max(tags, key=lambda t: t[1])
+                words.append("%s %s" % ("untagged" if tag is None else "tag " + name(tag), share(count, held.bytes)))
+                part.tag = tag
+            if held.sites:
+                part.site, count = held.sites[0]
+                words.append("site %s %s" % (site_name(part.site), share(count, held.bytes)))
+            part.text = ", ".join(words) + " of " + bytes_text(held.bytes)
+            part.text += ", noted below the peak of " + bytes_text(device.peak) if held.bytes < device.peak else ""
+            parts += [part] if words else []
+        self.verdict("peak", parts)
 
     def holders(self):
         parts = []
@@ -282,8 +304,12 @@ class Report:
         self.out_of_memory()
         self.over_limits()
         self.leak_line()
-        for line in (self.anomaly_line, self.holders) if self.lost else (self.holders, self.anomaly_line):
-            line()
+        if self.lost:
+            self.anomaly_line()
+        self.held_the_peak()
+        self.holders()
+        if not self.lost:
+            self.anomaly_line()
         self.mistake_line()
         self.failed_collections()
         self.fragments()
@@ -627,16 +653,17 @@ class Report:
             return
         self.put("leaks", "", "       bytes     blocks  leaks since mark %d: %s" % (
             ledger.mark_now, amount(sum(b.bytes for b in found), len(found))))
-        groups = ledger.leak_groups()
-        for group in groups[:LEAKS]:
-            line = size(group.bytes, 12) + number(group.count, 11) + "  " + group.device.name
-            line += " [%s]" % name(group.tag.subject) if group.tag else ""
-            line += " in " + name(group.scope.path) if group.scope else ""
-            self.put("leaks", line + "  " + site_name(subject(group.site)))
-        if len(groups) > LEAKS:
-            self.put("leaks", "... and %d more, %s" % (
-                len(groups) - LEAKS, amount(sum(g.bytes for g in groups[LEAKS:]),
-                                            sum(g.count for g in groups[LEAKS:]))))
+        sites = ledger.leak_sites()
+        for leak in sites[:LEAKS]:
+            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " + self.leak_site(leak))
+            differ = len(leak.devices) > 1 or len(leak.tags) > 1 or len(leak.scopes) > 1
+            for group in leak.groups[:LEAK_GROUPS] if differ else []:
+                line = size(group.bytes, 12) + number(group.count, 11) + "      " + group.device.name
+                line += " [%s]" % name(group.tag.subject) if group.tag else ""
+                self.put("leaks", line + (" in " + name(group.scope.path) if group.scope else ""))
+        if len(sites) > LEAKS:
+            self.put("leaks", "... and %d more sites, %s" % (
+                len(sites) - LEAKS, amount(sum(s.bytes for s in sites[LEAKS:]), sum(s.count for s in sites[LEAKS:]))))
         stacks = ledger.stack_leaks()
         if not stacks:
             return

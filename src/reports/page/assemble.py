@@ -12,7 +12,7 @@ assemble.py plain FILE.json [BASE.json]
 
 Where esbuild is installed, it minifies styles and scripts. All that a reader without scripts does not
 see is compressed. `header` and `check` end with status 77 unless esbuild is installed in the version
-that MINIFIER names.
+that MINIFIER names. Status 2 means bad input: a file that is no profile, or of another schema.
 """
 import base64
 import hashlib
@@ -27,6 +27,7 @@ from html import escape as entities
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "page.h")
 MARK, TEXT = "@DATA@", "@TEXT@"
+SCHEMA = "memlord/2"
 SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
 MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
@@ -207,16 +208,25 @@ def figures(data):
     return "".join(c if " " <= c <= "~" or c == "\n" else "&#%d;" % 0xfffd for c in text)
 
 
+def bad_input(*words):
+    sys.stderr.write(": ".join(words) + "\n")
+    sys.exit(2)
+
+
 def read(path):
     try:
         with open(path, encoding="utf-8", errors="surrogatepass") as f:
             data = json.load(f, parse_constant=refuse)
     except OSError as e:
-        sys.exit("%s: %s" % (path, e.strerror))
+        bad_input(path, e.strerror)
     except (ValueError, RecursionError) as e:
-        sys.exit("%s: not JSON: %s" % (path, e))
-    if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
-        sys.exit("%s: not a profile of MemLord: no schema memlord/2" % path)
+        bad_input(path, "not JSON", str(e))
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        bad_input(path, "not a profile that this page can read", "its schema is %s, not %s" % (
+            ascii(schema) if schema else "missing", SCHEMA))
+    if not isinstance(data.get("devices"), list):
+        bad_input(path, "no list 'devices'", "no profile")
     return data
 
 

@@ -1,4 +1,5 @@
-/* What changed between two profiles: the same rows, sums and names as src/tools/diff.c has. */
+/* What changed between two profiles: the rows, sums, names and doubts of src/tools/diff.c. Both pass the cases of
+   tests/compare/. */
 'use strict';
 
 const DIFFS = { // by kind: the key of its list in a profile; of live, peak and allocated bytes; what the list lacks of the total
@@ -9,6 +10,7 @@ const DIFFS = { // by kind: the key of its list in a profile; of live, peak and 
     device: ['devices', 'allocated', 'peak', 'total_allocated'],
     leak: ['leaks', 'bytes', '', '', '(not listed)'],
 };
+const NOWHERE = '(unknown)'; // a site that is not known
 const versus = { base: null, now: null, by: null };
 
 // -- rows of a profile --
@@ -51,20 +53,18 @@ const strangeName = (site, strange) => strange && bare(site) && strange.get(site
 function diffSite(site, withLine, strange) {
     const file = word(site.file) || '', name = word(site.function) || '', all = strangeName(site, strange);
     if (all) return all;
-    if (!file) return name || '(unknown)';
+    if (!file) return name || NOWHERE;
     return [name, file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
 }
 
 /* null: the row has none. */
 function diffName(kind, item, withLine, strange) {
-    const device = word(item.device), tag = word(item.tag), scope = word(item.scope);
+    const device = word(item.device), tag = word(item.tag), of = diffSite(obj(item.site), withLine, strange);
     if (kind === 'scope') return word(item.path);
+    if (kind === 'leak') return typeof item.count !== 'number' ? null : of === NOWHERE && tag !== null ? `${of} [${tag}]` : of;
     if (device === null || kind === 'device') return device;
     if (kind === 'tag') return tag === null ? null : `${tag} on ${device}`;
-    if (kind === 'stack') return `${item.path} on ${device}`;
-    const of = diffSite(obj(item.site), withLine, strange);
-    if (kind === 'site') return `${of} on ${device}`;
-    return `${of}${tag === null ? '' : ` [${tag}]`}${scope === null ? '' : ' in ' + scope} on ${device}`;
+    return `${kind === 'stack' ? item.path : of} on ${device}`;
 }
 
 /* Stacks by their frames, the innermost first; lines are not among them. */
@@ -74,9 +74,13 @@ const diffStacks = (stacks, strange) => stacks.list.map(row => {
         strange: path.length > 0 && path[0].strange, several: path.some(f => f.strange) });
 });
 
-const rawList = (raw, kind) => kind === 'leak' ? obj(raw.leaks).by_site : raw[DIFFS[kind][0]];
-const hasList = (raw, kind) => kind === 'stack' ? !!stacksOf(raw) : Array.isArray(rawList(raw, kind));
-const diffList = (raw, kind, strange) => kind === 'stack' ? diffStacks(stacksOf(raw), strange) : objs(rawList(raw, kind));
+/* Leaks by site. Of a profile of 0.4 these are groups of a site, tag, scope and device: rows of one name are added up. */
+const leaksOf = raw => Array.isArray(obj(raw.leaks).sites) ? raw.leaks.sites : obj(raw.leaks).by_site;
+const rawList = (raw, kind) => kind === 'leak' ? leaksOf(raw) : raw[DIFFS[kind][0]];
+const stacksListed = raw => Array.isArray(obj(raw.stacks).list), depthOf = raw => num(obj(raw.stacks).depth);
+const stacksIn = raw => stacksOf(raw) || { list: [], more: null };
+const hasList = (raw, kind) => kind === 'stack' ? stacksListed(raw) && depthOf(raw) > 0 : Array.isArray(rawList(raw, kind));
+const diffList = (raw, kind, strange) => kind === 'stack' ? diffStacks(stacksIn(raw), strange) : objs(rawList(raw, kind));
 
 const newRow = (name, stem, brief) => ({ name, stem, brief, sides: 0, strange: false, bytes: [[0, 0, 0], [0, 0, 0]], doubt: 0 });
 
@@ -101,8 +105,8 @@ function diffLoad(rows, kind, raw, side, strange) {
         if (item.strange || several && kind !== 'stack') rows.get(name).strange = true;
         values.forEach((x, m) => { lacks[m] -= x; });
     }
-    const more = kind === 'stack' && stacksOf(raw).more;
-    if (more) add('(other stacks)', '(other stacks)', '(other stacks)', [solid(more.live_bytes), NaN, solid(more.alloc_bytes)]);
+    const more = kind === 'stack' && stacksIn(raw).more;
+    if (more) add('(not listed)', '(not listed)', '(not listed)', [solid(more.live_bytes), NaN, solid(more.alloc_bytes)]);
     if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
 }
 
@@ -142,21 +146,39 @@ const when = raw => word(obj(raw.metadata).generated_at);
 
 /* What makes the comparison doubtful. */
 function diffDoubts({ base, now }, rows) {
-    const said = [], labels = raw => text(obj(raw.metadata).labels), [was, is] = [base.raw, now.raw].map(when);
+    const both = [base, now], said = [], labels = raw => text(obj(raw.metadata).labels), [was, is] = both.map(p => when(p.raw));
     const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
-    if (labels(base.raw) !== labels(now.raw)) said.push(`The labels differ: “${labels(base.raw)}”, now “${labels(now.raw)}”: another machine or program?`);
-    if (some(1) && some(2) && !some(3)) said.push('No tag, scope or site is in both: another program?');
-    const stacks = p => stacksOf(p.raw) || { modules: [], more: null }, older = new Map(stacks(base).modules.map(m => [m.module, m.build_id]));
-    for (const { module: path, build_id: id } of stacks(now).modules)
-        if (older.has(path) && older.get(path) !== id) said.push(`${text(path)} was built anew: its frames without a name are not matched.`);
-    for (const p of [base, now].filter(p => zero(obj(obj(p.raw.leaks).more).count)))
-        said.push(`${p.name} lists its ${count(objs(p.raw.leaks.by_site).length)} largest groups of leaks: one that is not among them counts as new or gone.`);
-    for (const p of [base, now].filter(p => stacks(p).more))
-        said.push(`${p.name} lists its ${count(stacks(p).list.length)} largest stacks: one that is not among them counts as new or gone.`);
-    if (was && is && was > is) said.push('The base is the newer one: the wrong way round?');
-    for (const kind of Object.keys(DIFFS)) for (const p of [base, now])
-        if (!hasList(p.raw, kind) && (kind !== 'stack' || stacksOf(base.raw) || stacksOf(now.raw)))
-            said.push(`${p.name} has no ${DIFFS[kind][0]}: they are not compared.`);
+    for (const p of both) if (!Array.isArray(p.raw.verdicts)) said.push(`${p.name}: ${older(p.raw)}`);
+    for (const p of both) for (const kind of Object.keys(DIFFS))
+        if (!(kind === 'stack' ? stacksListed(p.raw) : Array.isArray(rawList(p.raw, kind)))) said.push(`${p.name}: no key '${DIFFS[kind][0]}': not compared`);
+    for (const p of both) {
+        const held = objs(p.raw.devices).reduce((n, d) => n + solid(obj(d.stats).allocated), 0);
+        if (Math.abs(held - solid(p.total.allocated)) > 0) said.push(`${p.name}: the devices do not add up to the total`);
+    }
+    if (labels(base.raw) !== labels(now.raw)) said.push(`the labels differ: '${labels(base.raw)}', now '${labels(now.raw)}': another machine or program?`);
+    if (some(1) && some(2) && !some(3)) said.push('no tag, scope or site is in both: another program?');
+    if (was && is && was > is) said.push(`${base.name} is newer than ${now.name}: the wrong way round?`);
+    for (const p of both) if (zero(p.total.peak_error) > 0) said.push(`${p.name}: peaks are low by at most ${bytes(p.total.peak_error)}`);
+    for (const p of both) {
+        const more = solid(obj(p.raw.leaks).count) - objs(leaksOf(p.raw)).reduce((n, r) => n + solid(r.count), 0);
+        if (more > 0) said.push(`${p.name}: leaks of ${more} blocks are not listed, and count as new or gone`);
+    }
+    return said.concat(stackDoubts(both));
+}
+
+function stackDoubts([base, now]) {
+    const said = [], of = p => obj(p.raw.stacks), [was, is] = [base, now].map(p => depthOf(p.raw));
+    if (![base, now].some(p => hasList(p.raw, 'stack'))) return said;
+    for (const p of [base, now]) {
+        const more = zero(obj(of(p).more).stacks);
+        if (depthOf(p.raw) !== null && depthOf(p.raw) <= 0) said.push(`${p.name}: no stacks were taken: not compared`);
+        if (more > 0) said.push(`${p.name}: ${more} stacks are not listed, and count as new or gone`);
+        if (hasList(p.raw, 'stack') && of(p).bytes > 1) said.push(`${p.name}: stacks are samples, one each ${bytes(num(of(p).bytes))}: their bytes are estimates`);
+    }
+    if (was > 0 && is > 0 && was !== is) said.push(`stacks have at most ${was} frames, now ${is}`);
+    for (const { module: path, build_id: id } of objs(of(now).modules))
+        for (const m of objs(of(base).modules))
+            if (word(path) !== null && m.module === path && m.build_id !== id) said.push(`${text(path)} is of another build: places in it without a name are not compared`);
     return said;
 }
 
@@ -230,7 +252,7 @@ function showVersus() {
     render();
     const trees = growTrees([base, now]), doubts = diffDoubts(versus, all);
     versus.chart = trees.length ? flameGraph(now, trees, true, measureOf(versus)) : null;
-    fill(body, el('p', `From ${base.name}${since(base)} to ${now.name}${since(now)}. `, el('b', diffAnswer(versus, all))), doubts.length && el('ul.alarm', ...doubts.map(s => el('li', s))),
+    fill(body, el('p', `From ${base.name}${since(base)} to ${now.name}${since(now)}. `, el('b', diffAnswer(versus, all))), doubts.length && el('ul.alarm', ...doubts.map(s => el('li', s.replace(/^(the|no|stacks) /, w => w[0].toUpperCase() + w.slice(1)) + (s.endsWith('?') ? '' : '.')))),
         diffTotals(versus), el('div.tools', button('Swap', () => compareNow(versus.now, versus.base)), button('Close', () => compareNow(null, null))),
         versus.chart && versus.chart.element, el('div.tools', el('span.group', ...pick)), area);
     redraw();

@@ -479,7 +479,7 @@ window.addEventListener('beforeprint', () => view.charts.forEach(chart => chart.
 function showFlame(p, body) {
     const trees = growTrees([p]);
     if (!trees.length) return false;
-    const chart = flameGraph(p, trees, false);
+    const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // what is left tells little then
     fill(body, chart.element);
     redraw();
     return true;

@@ -1341,7 +1341,7 @@ const TABLES = {
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
         T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('References', 'refs'),
-        ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
+        ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono), T('Stream', 'stream', mono),
         ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
         ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
     ], { name: 'largest blocks', sort: 'Bytes', of: num(obj(p.raw.largest_blocks).of), inner: parts, inside: 'Parts', keys: rowKeys }),
@@ -1349,10 +1349,12 @@ const TABLES = {
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        const leaks = obj(p.raw.leaks), listed = objs(leaks.by_site);
+        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // before 0.5 groups
+        const groups = sites ? objs(leaks.by_site).map(g => Object.assign({ key: leakKey(g) }, g)) : [], more = obj(leaks.more);
         return showTable(listed, body, [
-            site, TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
-        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys, of: listed.length + zero(obj(leaks.more).groups),
+            site, spread(TAG), spread(SCOPE), spread(T('Device', 'device')), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
+        ], { name: 'leaks since the mark', sort: 'Bytes', keys: r => sites && r.site ? { site: siteKey(r.site) } : rowKeys(r),
+            of: listed.length + zero(sites ? more.sites : more.groups), inner: (r, ask) => leakGroups(r, groups, ask), inside: 'By tag, scope and device',
             rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
 
@@ -1364,6 +1366,13 @@ const TABLES = {
         ], { name: 'mistakes' });
         if (more) body.append(el('p.soft', `${count(more)} more were made elsewhere, and are not listed.`));
         return shown;
+    },
+
+    streams: (p, body) => {
+        const streams = obj(p.raw.streams), rest = obj(streams.rest);
+        return showTable(objs(streams.largest), body, [
+            T('Stream', 'stream', mono), T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'blocks', { add: true }),
+        ], { name: 'streams', sort: 'Bytes', of: num(streams.count), rest: ['On other streams', { Bytes: num(rest.bytes), Blocks: num(rest.blocks) }] });
     },
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
@@ -1412,6 +1421,20 @@ function siteDevices(g, ask) {
     if (ask || g.of.length < 2) return g.of.length > 1;
     return table([T('Device', 'device'), ['Call', 'text', r => text(r.module) && text(r.module).replace(/.*\//, '') + '+0x' + zero(r.offset).toString(16), mono], B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
         ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
+}
+
+/* A column of what all leaks of a site have; where they differ, how many they have. */
+function spread([title, kind, get, more]) {
+    const word = title.toLowerCase(), n = r => zero(r[word + 's']);
+    return [title, kind, r => get(r) || (n(r) ? (n(r) > 1 ? '' : 'partly ') + many(n(r), word) : ''), more];
+}
+
+const leakKey = r => r.site ? siteKey(r.site) : '\n' + text(r.tag); // without a site they go by their tag
+
+function leakGroups(row, groups, ask) {
+    const of = groups.filter(g => g.key === leakKey(row));
+    if (ask || of.length < 2) return of.length > 1;
+    return table([TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', share), C('Blocks', 'count')], of, { name: 'leaks of ' + siteText(row.site), sort: 'Bytes' });
 }
 
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
@@ -1663,7 +1686,7 @@ function showDevices(p, body) {
 
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = new Map([['leaks', 'leaks'], ['mistakes', 'mistakes']]); // the section that a kind of verdict leads to; else the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the section that a kind of verdict leads to; else the devices
 
 /* The words of a part, with its tag and its site as links where they are whole. A tag comes first, after 'tag'; what
    stands before a site is one of three. */
@@ -1676,10 +1699,12 @@ function linked(part) {
     return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
 
+/* What an older profile lacks. */
+const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}: it has no verdicts and no places of mistakes`;
+
 /* What a report has to say first, in the words of the library: [how bad, ...words]. */
 function verdicts(p) {
-    if (!Array.isArray(p.raw.verdicts))
-        return [['odd', `This profile was written by MemLord ${text(p.raw.version, 20) || '(unknown)'}: it has no verdicts and no places of mistakes.`]];
+    if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
         const head = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
         const list = objs(v.parts).map(part => [tone, link(head.slice(0, 1).toUpperCase() + head.slice(1), TOLD.get(v.kind) || 'devices'),
