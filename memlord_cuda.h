@@ -448,7 +448,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    result. Any other error ends the allocation at once.
    Cost: >>costs. */
 
-/* the allocations: the real name, ours, parameters, arguments, their number, the kind */
+/* the allocations: the real name, our name, parameters, arguments, their number, the kind */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -467,14 +467,14 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
       (ptr, bytes, flags), 3, HOST)
 
-/* the frees: the real name, ours, parameters, arguments, the type of the device */
+/* the frees: the real name, our name, parameters, arguments, the type of the device */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
-/* all wrapped functions. X gets the real name, ours, parameters, arguments; X0 gets the two names
-   of a function without parameters */
+/* all wrapped functions: X gets the real name, our name, parameters, arguments; X0 gets the two
+   names of a function without parameters */
 #define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
@@ -1386,7 +1386,7 @@ enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* Puts a pool of a device on the list; -1: of the host's memory. */
+/* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
 /* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the
@@ -1469,7 +1469,7 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, those listed */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, the list's */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1513,8 +1513,8 @@ typedef struct mli_cuda_attachment {
                             ledger is not attached; stored with release, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
-    memlord_retry retry; /* the host's policy, if has_retry is 1; both under the lock */
-    int has_retry;
+    memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
+    int has_retry;       /* used under the lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
@@ -1580,7 +1580,8 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* callbacks read that of a taken one */
+        /* in a taken seat it is the same, and a callback may be reading it */
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }
     mli_cuda_lock_drop(&mli_cuda_process_lock);
@@ -2810,11 +2811,11 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
    called. */
 
 typedef struct mli_cuda_time {
-    struct mli_cuda_time *next;   /* the next one in the list of those that have ended */
+    struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
-    uint64_t scope;               /* what memlord_scope_current said at its begin */
-    mli_cuda_stream *stream;      /* the measurement is a user of it */
-    mli_cuda_event *start, *stop; /* NULL: not recorded */
+    uint64_t scope;               /* what memlord_scope_current returned when the scope began */
+    mli_cuda_stream *stream;      /* the stream, of which the measurement is a user */
+    mli_cuda_event *start, *stop; /* NULL: the event is not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
@@ -2887,8 +2888,8 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 }
 
 /* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
-   longer attached end instead: memlord_cuda_detach may have emptied the list already. It clears the
-   seat's key first, so none of them stays behind. */
+   longer attached end instead: memlord_cuda_detach may have emptied the list already. Detaching
+   clears the seat's key before it empties the list, so no measurement stays behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3113,7 +3114,7 @@ typedef struct mli_cuda_request {
     unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
-    int clean;          /* 1: the runtime had no last error before */
+    int clean;          /* 1: the runtime had no last error before the call */
     cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
@@ -3121,7 +3122,7 @@ typedef struct mli_cuda_request {
    current, so the driver may still have the device before. */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
 
-/* Allocates and records, with retries under a policy; NULL: the default one. */
+/* Allocates and records, with retries under a policy. `policy` NULL is the default one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
@@ -3214,7 +3215,7 @@ static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Keeps the reserved bytes right after an allocation, in a pool or outside of pools. */
+/* Updates the ledger's reserved bytes after an allocation. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
@@ -3440,7 +3441,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (!d) return MEMLORD_E_UNKNOWN;
     probe = mli_cuda_attachment_claim(lord, &seen);
-    if (!probe) return MEMLORD_E_STATE;
+    if (!probe) return mli_cuda_attachment_of(lord) ? MEMLORD_E_STATE : MEMLORD_E_UNKNOWN;
     if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
     return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;

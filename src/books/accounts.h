@@ -1,7 +1,7 @@
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
-   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
-   for names and new records. */
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open: a call that comes too late finds another generation.
+   Locks: cold, for the lists of records; account (MLI_RANK_ACCOUNT), one for each. */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"
@@ -20,15 +20,13 @@ typedef struct mli_handle {
     struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
-   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
-   that comes off a ticket is recorded, its bytes count twice. */
+/* An account's record. The bytes charged and those that tickets hold both count against the limit.
+   While a block that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* under the cold lock, as are name and device */
-    mli_u64 word, held, peak, refused, limit;
-    memlord_device device;
-    char name[48];
+    mli_handle handle; /* changes under the cold lock; ends under both locks */
+    mli_lock lock;     /* all below */
+    uint64_t held;     /* the bytes that tickets hold */
+    memlord_account_stat stat;
 } mli_account_record;
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
@@ -60,8 +58,6 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
-/* Returns 1 if a word read from a record belongs to this account. */
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
@@ -97,11 +93,10 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Returns the bytes that are charged to an account. */
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out);
+/* Copies the statistics of an account, and to *held the bytes that tickets hold. Returns 0 if it is
+   closed. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held);
 
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 

@@ -15,8 +15,11 @@
 /* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* The site of a call on the general path is mli_self.site, set when the call begins. */
-static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+/* Notes the site of a call on the general path, when the call begins. A call from within the
+   ledger's own allocator notes none: the call around it still needs its own. */
+static MLI_HOT void mli_site_given(const memlord_site *site) {
+    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
+}
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
    `word2` has the rows of the block in question, as it would be without a side record; 0: no block
@@ -33,7 +36,7 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
 /* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
    the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
@@ -44,10 +47,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
-   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
-   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
-   that is not known. Returns r. Requires: the caller holds no lock. */
+/* Ends a public call that returns r: logs its mistakes. A call refused with MEMLORD_E_INVALID or
+   MEMLORD_E_DEVICE is counted, and kept as a mistake at `site`. It is logged if it is the first one
+   there, or the first of its function with that result; never from within the logger. A call from
+   within the ledger's allocator is neither counted nor logged. `fault`: what is wrong with an
+   argument; NULL: that is not known. Returns r. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);

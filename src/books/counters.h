@@ -9,16 +9,20 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "base/vectors.h"
 #include "books/threads.h"
 
 /* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
    cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
    frees another's block counts in its own cell, so a level may be negative; sums of levels are
-   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
-   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
-   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
-   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   exact modulo 2^64.
+
+   The thread publishes the cell at its first bytes, and when level - base leaves 0..share: it brings
+   the row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). The
+   share is a batch while one cell of the row is in use; else it is so small that the cells together
+   hold back 4 KiB or a 64th of the peak (mli_cell_share). So while no thread is inside a shard the
+   row's published bytes are at most the live bytes, and at least the live bytes less a batch for
+   each thread. A reader of the peak adds the highs that are not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
@@ -27,7 +31,7 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
@@ -35,7 +39,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 /* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
-   batch above base, so a level up to the high needs no publication. */
+   share above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -67,15 +71,17 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return past | mli_cell_tripped(cell);
 }
 /* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
-   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   back more than its share or less than 0, and requests a band check if one is due. Requires: the
    caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset, first and slack; with a batch also published,
+                              publish_count and the changes of cells */
     uint32_t dev;          /* the device */
+    mli_u32 cells;         /* its cells in use: those that have published; 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
@@ -84,6 +90,9 @@ typedef struct mli_row {
     mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
+    mli_cell *first;       /* the cell that was in use before others, until it publishes again; NULL:
+                              it has */
+    uint64_t slack;        /* the most that mli_row_slack has been: a reset lowers the peak */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -95,15 +104,6 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
-   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
-   stay readable until the ledger ends. */
-#define MLI_CHUNK_BITS 4
-#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
-typedef struct mli_chunk_array {
-    struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
-} mli_chunk_array;
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -199,20 +199,6 @@ typedef struct mli_device_record {
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
-
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
-
-/* Returns the record with a number; NULL: it was not made yet. */
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size);
-
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. */
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab);
-
-/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);

@@ -437,11 +437,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
-    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    if (r == MEMLORD_OK && !open)
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
                       settled.site);
 }

@@ -11,7 +11,7 @@ enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* Puts a pool of a device on the list; -1: of the host's memory. */
+/* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
 /* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the

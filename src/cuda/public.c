@@ -106,7 +106,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (!d) return MEMLORD_E_UNKNOWN;
     probe = mli_cuda_attachment_claim(lord, &seen);
-    if (!probe) return MEMLORD_E_STATE;
+    if (!probe) return mli_cuda_attachment_of(lord) ? MEMLORD_E_STATE : MEMLORD_E_UNKNOWN;
     if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
     return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;

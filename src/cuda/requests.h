@@ -30,7 +30,7 @@ typedef struct mli_cuda_request {
     unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
-    int clean;          /* 1: the runtime had no last error before */
+    int clean;          /* 1: the runtime had no last error before the call */
     cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
@@ -38,7 +38,7 @@ typedef struct mli_cuda_request {
    current, so the driver may still have the device before. */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
 
-/* Allocates and records, with retries under a policy; NULL: the default one. */
+/* Allocates and records, with retries under a policy. `policy` NULL is the default one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,

@@ -54,8 +54,8 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
 }
 
 /* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
-   longer attached end instead: memlord_cuda_detach may have emptied the list already. It clears the
-   seat's key first, so none of them stays behind. */
+   longer attached end instead: memlord_cuda_detach may have emptied the list already. Detaching
+   clears the seat's key before it empties the list, so no measurement stays behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);

@@ -10,11 +10,11 @@
 #include "cuda/streams.h"
 
 typedef struct mli_cuda_time {
-    struct mli_cuda_time *next;   /* the next one in the list of those that have ended */
+    struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
-    uint64_t scope;               /* what memlord_scope_current said at its begin */
-    mli_cuda_stream *stream;      /* the measurement is a user of it */
-    mli_cuda_event *start, *stop; /* NULL: not recorded */
+    uint64_t scope;               /* what memlord_scope_current returned when the scope began */
+    mli_cuda_stream *stream;      /* the stream, of which the measurement is a user */
+    mli_cuda_event *start, *stop; /* NULL: the event is not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)

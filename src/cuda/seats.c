@@ -24,7 +24,8 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* callbacks read that of a taken one */
+        /* in a taken seat it is the same, and a callback may be reading it */
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }
     mli_cuda_lock_drop(&mli_cuda_process_lock);

@@ -18,8 +18,8 @@ typedef struct mli_cuda_attachment {
                             ledger is not attached; stored with release, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
-    memlord_retry retry; /* the host's policy, if has_retry is 1; both under the lock */
-    int has_retry;
+    memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
+    int has_retry;       /* used under the lock */
     int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];

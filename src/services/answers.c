@@ -60,7 +60,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
-        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+        &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {

@@ -119,7 +119,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    result. Any other error ends the allocation at once.
    Cost: >>costs. */
 
-/* the allocations: the real name, ours, parameters, arguments, their number, the kind */
+/* the allocations: the real name, our name, parameters, arguments, their number, the kind */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -138,14 +138,14 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
       (ptr, bytes, flags), 3, HOST)
 
-/* the frees: the real name, ours, parameters, arguments, the type of the device */
+/* the frees: the real name, our name, parameters, arguments, the type of the device */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
-/* all wrapped functions. X gets the real name, ours, parameters, arguments; X0 gets the two names
-   of a function without parameters */
+/* all wrapped functions: X gets the real name, our name, parameters, arguments; X0 gets the two
+   names of a function without parameters */
 #define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
