@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
@@ -205,12 +206,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. A report raises
-                         the peak, within peak_error, to the live bytes that its own
-                         snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact unless
-                         several threads share it: memlord_scope_export
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
+                         threads share 4 KiB, or a 64th of the peak if that is more: the
+                         last of n threads to come may hold back an n-th of it, but never
+                         more than counter_batch. Two threads may hold back all of it
+                         together, 8 threads twice as much if each of them has been idle
+                         since the next one came. The same holds for tags. On the row of a
+                         site the first thread may hold back a counter_batch. JSON has the
+                         peak_error of each tag and site. A report raises the peak, within
+                         peak_error, to the live bytes that its own snapshots and holders
+                         show. The peak of a scope is exact unless several threads share it:
+                         memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -761,7 +767,7 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
     size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
-    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
     const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* as for memlord_labels_set; NULL: none */
@@ -842,8 +848,8 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live storage of the same key is stale: its free was
-   not recorded. It ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage of the same key is live, its free was not
+   recorded: that storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1169,7 +1175,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
    taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
    without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128. */
+   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1495,11 +1501,12 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
-           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
+           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
+/* Ends the innermost tag of this thread.
+   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
@@ -1630,7 +1637,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
+   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
    count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
    the requests for which the device had no memory. */
@@ -1754,7 +1761,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN closed already. */
+   Errors: E_UNKNOWN it is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -2146,7 +2153,7 @@ typedef struct memlord_scope_stat {
                                  by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* of the host's time */
+    } ns;                     /* the time that invocations took on the host */
     uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
@@ -2403,8 +2410,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
    scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
+   programs, there is none. An interposer of another size or version, or with a NULL function, is
+   ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -3525,7 +3533,7 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for such a number; NULL: the number has no text here. */
+/* Returns a text for the number of an error; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
@@ -4215,7 +4223,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* at `top` there is one */
+        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
     }
     return -1;
 }
@@ -5023,6 +5031,7 @@ enum {
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
     MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
@@ -5051,8 +5060,7 @@ typedef struct mli_lock {
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
-   lock. */
+   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
@@ -5260,7 +5268,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
 
 /* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
@@ -5355,14 +5363,16 @@ struct mli_stacks_state {
     mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
                           picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
-    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
+    int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
+                          is 1 */
     uint64_t seed;     /* of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5372,11 +5382,10 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
@@ -5409,8 +5418,8 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
-    X(saving)
+    X(room) X(scopes) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers)  \
+    X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5580,7 +5589,8 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
+                                is not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
@@ -5589,6 +5599,8 @@ typedef struct mli_self_state {
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
     uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
+                                thread had picked */
     uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
@@ -6934,6 +6946,92 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->user = NULL;
 }
 
+/* ------------------------------------------------------------------------ src/base/vectors.h -- */
+
+/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
+   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+
+/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
+   replaced when it grows. Older arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older; /* NULL: it is the first one */
+    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+} mli_chunk_array;
+/* Returns the pointer to chunk i. */
+static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
+
+/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
+   to the vector. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
+
+/* ------------------------------------------------------------------------ src/base/vectors.c -- */
+
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
+    uint64_t cap = have ? have->cap * 2 : 6, i;
+    if (have && chunk < have->cap) return have;
+    while (cap <= chunk) cap *= 2;
+    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
+    if (!more) return NULL;
+    more->cap = cap;
+    more->older = have;
+    for (i = 0; have && i < have->cap; i++)
+        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    return more;
+}
+
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
+    uint32_t i = number >> MLI_CHUNK_BITS;
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
+    void *chunk;
+    if (!chunks) return NULL;
+    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
+        chunk = grab(lord, MLI_CHUNK_ROWS * size);
+        if (!chunk) return NULL;
+        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
+    }
+    return mli_vector_at(vector, number, size);
+}
+
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
+    uint64_t i;
+    for (i = 0; chunks && i < chunks->cap; i++)
+        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
+    for (; chunks; chunks = older) {
+        older = chunks->older;
+        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
+    }
+}
+
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
@@ -6963,6 +7061,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
+    MLI_SPECIAL_PUBLISH = 1024,  /* a row of the thread is shared by more threads now: its next call
+                                    publishes the cells that hold back too much */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -7036,8 +7136,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: it has not drawn yet */
-    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
-    uint64_t taken_key;      /* of its last block with a stack */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+    uint64_t taken_key;      /* the key of the last block that it had picked */
     uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7300,9 +7400,6 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
-    t->stack_left = 0; /* the rate may have changed since the last owner */
-    t->stack_mean = 0;
-    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -7340,6 +7437,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
+            t->taken_row = 0; /* that block was picked for the last owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7609,14 +7707,17 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
-      with five prints, and five entries. All prints are compared at once, because the processor
-      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
-      key. The address of the home depends on the key alone, so the cache misses of successive calls
-      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
-      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
-      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
-      tombstone, and a vacant slot does not end a probe. */
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once, because the processor could mispredict the
+   branch of a loop. Almost every call touches one bucket, the home of its key. The address of the
+   home depends on the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -7760,9 +7861,11 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
-   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
-   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release orders the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -7880,14 +7983,18 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
-   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
-   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
-   may refuse its barrier after threads have run without barriers of their own. A thread may then
-   have read `special` without the bit, and it may be preempted for any time before it stores. So
-   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
-   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
-   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   state and `inside`, and the alert or a threshold and the counts.
+
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
+
+   The system may refuse its barrier after threads have run without barriers of their own. A thread
+   may then have read `special` without the bit, and it may be preempted for any time before it
+   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
+   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+
    Several callers may find the refusal at once, while others still had the barrier; each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
    over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
@@ -8399,11 +8506,14 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
    cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
    frees another's block counts in its own cell, so a level may be negative; sums of levels are
-   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
-   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
-   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
-   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+   exact modulo 2^64.
+
+   The thread publishes the cell at its first bytes, and when level - base leaves 0..share: it brings
+   the row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). The
+   share is a batch while one cell of the row is in use; else it is so small that the cells together
+   hold back 4 KiB or a 64th of the peak (mli_cell_share). So while no thread is inside a shard the
+   row's published bytes are at most the live bytes, and at least the live bytes less a batch for
+   each thread. A reader of the peak adds the highs that are not yet published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
@@ -8412,7 +8522,7 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
@@ -8420,7 +8530,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 /* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
-   batch above base, so a level up to the high needs no publication. */
+   share above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8452,15 +8562,17 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     return past | mli_cell_tripped(cell);
 }
 /* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
-   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   back more than its share or less than 0, and requests a band check if one is due. Requires: the
    caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset, first and slack; with a batch also published,
+                              publish_count and the changes of cells */
     uint32_t dev;          /* the device */
+    mli_u32 cells;         /* its cells in use: those that have published; 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
@@ -8469,6 +8581,9 @@ typedef struct mli_row {
     mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
+    mli_cell *first;       /* the cell that was in use before others, until it publishes again; NULL:
+                              it has */
+    uint64_t slack;        /* the most that mli_row_slack has been: a reset lowers the peak */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -8480,15 +8595,6 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
-   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
-   stay readable until the ledger ends. */
-#define MLI_CHUNK_BITS 4
-#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
-typedef struct mli_chunk_array {
-    struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
-} mli_chunk_array;
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8584,20 +8690,6 @@ typedef struct mli_device_record {
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
-
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
-
-/* Returns the record with a number; NULL: it was not made yet. */
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size);
-
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. */
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab);
-
-/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -8742,64 +8834,8 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
-static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
-
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
-static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
-                                                    uint32_t chunk, mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
-    uint64_t cap = have ? have->cap * 2 : 6, i;
-    if (have && chunk < have->cap) return have;
-    while (cap <= chunk) cap *= 2;
-    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
-    if (!more) return NULL;
-    more->cap = cap;
-    more->older = have;
-    for (i = 0; have && i < have->cap; i++)
-        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
-    return more;
-}
-
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
-
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab) {
-    uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
-    void *chunk;
-    if (!chunks) return NULL;
-    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
-        chunk = grab(lord, MLI_CHUNK_ROWS * size);
-        if (!chunk) return NULL;
-        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
-    }
-    return mli_vector_at(vector, number, size);
-}
-
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
-    uint64_t i;
-    for (i = 0; chunks && i < chunks->cap; i++)
-        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
-    for (; chunks; chunks = older) {
-        older = chunks->older;
-        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
-    }
-}
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
@@ -8820,43 +8856,9 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
-   that its first alloc publishes: a device near a threshold gets its first band check then. The
-   caller is inside meanwhile: fork finds the row and the thread's cell both unchanged, or both
-   changed. */
-static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
-        mli_lock_take(&row->lock);
-        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
-        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
-        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
-        mli_lock_drop(&row->lock);
-    }
-    mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
-    mli_shard_leave(t);
-}
-
-/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
-   publish_count of its row. Otherwise the high of a cell would not count before its first
-   publication. */
-static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
-                                     uint32_t number) {
-    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
-    uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
-    for (i += !i; i < end && i < n; i++) {
-        mli_row *row = mli_row_at(lord, book, i);
-        mli_lock_take(&row->lock);
-        mli_u64_store(&mli_cell_at(t, book, i)->publish_seen, mli_u64_load(&row->publish_count));
-        mli_lock_drop(&row->lock);
-    }
-}
-
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -8866,13 +8868,9 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        if (orphan)
-            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
-        else
-            mli_cell_begin(lord, t, number, cell);
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
         return cell;
     }
-    if (!orphan) mli_cells_begin(lord, t, book, number);
     chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
@@ -8976,13 +8974,48 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
-   peak has risen by a 16th, and a small device must publish often enough for that. */
-static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
+/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+static uint64_t mli_row_slack(const mli_row *row) {
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
+}
+/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
+   cell in use, else its share of the slack. */
+static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
+    const uint32_t cells = mli_u32_load(&row->cells);
+    const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    return share < lord->counters.batch ? share : lord->counters.batch;
+}
+/* Returns how far a level may rise before it is published again: half of what its cell may hold
+   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
+   publication finds that its peak has risen by a 16th, and a small device must publish often enough
+   for that. */
+static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
+}
+
+/* Counts a cell among those in use of its row, before its first publication. The share of every
+   other cell of the row is smaller from then on, so their threads are asked to publish. The first
+   of them may hold back a batch: until it publishes, the row remembers it. */
+static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint32_t cells = mli_u32_load(&row->cells) + 1;
+    mli_thread *t;
+    mli_u32_store(&row->cells, cells);
+    for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (cells == 2) row->first = cell;
+        if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
+    }
+}
+/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
+   published since. A publication may add it to its own level: both are read while no cell
+   publishes, so their sum with the published bytes was live at that moment. */
+static uint64_t mli_row_first_holds(const mli_row *row) {
+    return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -8993,10 +9026,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
-   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
-   every call publishes, by a shared add and without a lock. */
+   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
+   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
+   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9010,10 +9044,14 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
+        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base));
-        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
+        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
+        hold = mli_cell_share(lord, row);
+        hold -= mli_publish_margin(book, row, hold);
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
@@ -9032,29 +9070,58 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
+    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
     held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
-    if (held < 0 || held > (int64_t)lord->counters.batch)
-        mli_cell_publish(lord, book, number, cell);
+    due = held < 0;
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
+        mli_u64_store(&cell->high, level);
+        due |= !mli_u64_load_own(&cell->publish_seen) ||
+               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
+    }
+    if (due) mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
+/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
+                                            mli_cell *cell) {
+    uint64_t most;
+    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
+    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
+    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
+        mli_cell_publish(lord, book, number, cell);
+}
+/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
+   present call counts, so that the level which the last call left behind is not missed. */
+static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_is_inside());
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
+    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
+    n = mli_row_count(lord, MLI_BOOK_TAG);
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+}
+
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
-   of `out` and `level` is that of mli_cell_count_free. */
+/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
+   counts both in and out never raise the level. The order of `out` and `level` is that of
+   mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                           const mli_row_delta *d) {
+                           const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
-    if (d->undo)
+    if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
         mli_cell_publish_due(lord, book, number, cell);
@@ -9083,11 +9150,11 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
     if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
-        mli_cell_apply(lord, book, number, cell, d);
+        mli_cell_apply(lord, book, number, cell, d, d->undo);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d, 1);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
@@ -9099,6 +9166,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+        mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -9121,11 +9190,30 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
+/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
+   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
+   first cell has published since there were two. In the row of a site it may not have: then it
+   holds back a batch at most. */
+static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
+    const uint64_t slack = row->slack > now ? row->slack : now;
+    const uint32_t cells = mli_u32_load(&row->cells);
+    uint64_t error = 0;
+    uint32_t k;
+    for (k = 1; k <= cells; k++) {
+        uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        error += share < batch ? share : batch;
+    }
+    return error;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
-    uint64_t allocs = 0, frees = 0, cells = 0;
+    uint64_t allocs = 0, frees = 0;
     int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
@@ -9144,13 +9232,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         allocs += mli_u64_load(&cell->allocs);
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
-        cells += (in | out | mli_u64_load(&cell->base)) != 0;
         if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
-                                         bytes */
+            blind |= mli_u64_load(&cell->publish_seen) != 0;
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -9162,9 +9248,9 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = allocs - row->at_reset.allocs;
     sum->frees = frees - row->at_reset.frees;
     sum->freed_here -= row->at_reset.freed_here;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
@@ -9195,7 +9281,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
-    if (cell) {
+    if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
@@ -10033,9 +10119,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
-   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
-   for names and new records. */
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open: a call that comes too late finds another generation.
+   Locks: cold, for the lists of records; account (MLI_RANK_ACCOUNT), one for each. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. The first
@@ -10046,15 +10132,13 @@ typedef struct mli_handle {
     struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
-   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
-   that comes off a ticket is recorded, its bytes count twice. */
+/* An account's record. The bytes charged and those that tickets hold both count against the limit.
+   While a block that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* under the cold lock, as are name and device */
-    mli_u64 word, held, peak, refused, limit;
-    memlord_device device;
-    char name[48];
+    mli_handle handle; /* changes under the cold lock; ends under both locks */
+    mli_lock lock;     /* all below */
+    uint64_t held;     /* the bytes that tickets hold */
+    memlord_account_stat stat;
 } mli_account_record;
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
@@ -10086,8 +10170,6 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
-/* Returns 1 if a word read from a record belongs to this account. */
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
@@ -10123,11 +10205,10 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Returns the bytes that are charged to an account. */
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out);
+/* Copies the statistics of an account, and to *held the bytes that tickets hold. Returns 0 if it is
+   closed. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held);
 
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
@@ -10216,106 +10297,89 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
     return lord->accounts->closed;
 }
 #endif
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
 
-/* Returns the bytes that tickets hold of an account. */
-static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
-    const uint64_t held = mli_u64_load(&b->held);
-    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
-}
-/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
-   is closed. */
-static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
-    uint64_t word = mli_u64_load(at), now;
-    do {
-        if (!mli_account_word_is(word, account)) return;
-        now = MLI_BYTES(word);
-        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
-            now = 0;
-        else
-            now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
-}
-
-enum { /* how bytes are added to an account */
-    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
-    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
-};
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
-   the account, with those that tickets hold. */
-static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
-                                        uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
-    if (!bytes) return MEMLORD_OK;
-    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
-}
-
-/* Adds bytes to an account, or takes them off. */
-static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
-                                      int how) {
+/* Locks an open account. NULL: it is closed, and no lock is held. */
+static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit, held;
-    memlord_result r;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        held = mli_account_held(b, account);
-        if (held > now) held = now;
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
-        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
-        if (r) return r;
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record belongs to another account by now */
-    mli_u64_max(&b->peak, (int64_t)(now - held));
-    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
-    return MEMLORD_OK;
+    if (!b) return NULL;
+    mli_lock_take(&b->lock);
+    if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
+    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    return NULL;
+}
+/* Returns the most bytes that an account may have by its limit. */
+static uint64_t mli_account_most(const mli_account_record *b) {
+    return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
+}
+/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
+    return !bytes || (now <= most && bytes <= most - now);
+}
+/* Takes bytes off a number, at most all that it has. */
+static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
+
+/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
+    MLI_REQUIRE(mli_lock_held(&b->lock));
+    const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
+    if (fits) b->stat.bytes += bytes;
+    if (b->stat.bytes > b->stat.peak) b->stat.peak = b->stat.bytes;
+    if (!fits || (bytes && b->stat.bytes > mli_account_most(b))) b->stat.refused++;
+    return fits ? MEMLORD_OK : MEMLORD_E_LIMIT;
 }
 
 /* -- the bytes that tickets hold -- */
 
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
-    mli_account_record *b = mli_account_find(lord, account);
-    return b && mli_u64_load(&b->limit) ? account : 0;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t limit;
+    if (!b) return 0;
+    limit = b->stat.limit;
+    mli_lock_drop(&b->lock);
+    return limit ? account : 0;
 }
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
     if (!b) return 1;
-    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
-        return 0;
-    mli_account_word_add(&b->held, account, (int64_t)bytes);
-    return 1;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (fits) b->held += bytes;
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || !bytes) return;
-    mli_account_word_add(&b->held, account, bytes);
-    mli_account_word_add(&b->word, account, bytes);
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    if (bytes < 0)
+        mli_account_take(&b->held, (uint64_t)0 - (uint64_t)bytes);
+    else
+        b->held += (uint64_t)bytes;
+    mli_lock_drop(&b->lock);
 }
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
-    now -= now < in_flight ? now : in_flight;
-    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t now;
+    int fits;
+    if (!b) return 1;
+    now = b->stat.bytes + b->held;
+    mli_account_take(&now, in_flight);
+    fits = mli_account_fits(now, bytes, mli_account_most(b));
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
-    (void)mli_u64_add(&b->refused, 1);
-    if (memlord_account_get(lord, account, out)) return 0;
-    out->bytes += mli_account_held(b, account);
-    return 1;
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (!fits) b->stat.refused++;
+    *out = b->stat;
+    out->bytes += b->held;
+    mli_lock_drop(&b->lock);
+    return !fits;
 }
 
 /* -- the charges of blocks -- */
@@ -10335,38 +10399,40 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
 
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device) {
-    memlord_account_stat stat;
-    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
-           mli_selects(stat.device, device);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int is;
+    if (!b) return 0;
+    is = mli_selects(b->stat.device, device);
+    mli_lock_drop(&b->lock);
+    return is;
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    memlord_result r;
+    if (!b) return 0;
+    r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return r == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    mli_account_take(&b->stat.bytes, bytes);
+    mli_lock_drop(&b->lock);
 }
 
 /* -- reading -- */
 
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
-    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
-    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
-    return all > held ? all - held : 0;
-}
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out) {
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = mli_account_bytes(b);
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
+    if (!(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    mli_lock_take(&b->lock);
+    *out = b->stat;
+    *held = b->held;
+    mli_lock_drop(&b->lock);
     return 1;
 }
 
@@ -10376,12 +10442,18 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
+/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_account_count(lord);
+    for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
+}
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
     MLI_LIFE_STATE(life, accounts);
     life->init = mli_accounts_init;
+    life->lock = mli_accounts_lock;
     life->free = mli_accounts_free;
 }
 
@@ -10401,15 +10473,14 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
                                                           &lord->accounts->count, sizeof *b,
                                                           &lord->accounts->closed, &r);
     if (!b) return r;
-    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_lock_rank(&b->lock, MLI_RANK_ACCOUNT);
+    b->held = 0; /* no other thread uses a closed record */
+    memset(&b->stat, 0, sizeof b->stat);
+    b->stat.device = device;
+    b->stat.limit = limit;
+    mli_out_buffer(&text, b->stat.name, sizeof b->stat.name);
     mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    mli_u64_store(&b->held, mli_u64_load(&b->word));
+    (void)mli_out_end(&text, sizeof b->stat.name);
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -10417,20 +10488,31 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
+    const uint64_t off = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : 0;
+    mli_account_record *b = lord ? mli_account_lock(lord, account) : NULL;
+    memlord_result r = MEMLORD_E_UNKNOWN;
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
+    if (b && bytes >= 0) {
+        r = mli_account_add_locked(b, (uint64_t)bytes, mli_account_most(b));
+    } else if (b) {
+        r = off > b->stat.bytes ? MEMLORD_E_INVALID : MEMLORD_OK;
+        if (r == MEMLORD_OK) b->stat.bytes -= off;
+    }
+    if (b) mli_lock_drop(&b->lock);
+    return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    int open;
+    mli_account_record *b;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    b = mli_account_lock(lord, account);
+    if (!b) return MEMLORD_E_UNKNOWN;
+    *out = b->stat;
+    mli_lock_drop(&b->lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
@@ -10458,11 +10540,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
+    b = mli_account_lock(lord, account);
     if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
+        mli_lock_drop(&b->lock);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -10695,10 +10776,11 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 }
 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
-    mli_site_origin from = mli_site_origin_of(lord, planted);
+    mli_site_origin from;
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
+    from = mli_site_origin_of(lord, planted);
     do {
         mli_cold_enter();
         r = mli_site_find_locked(lord, &from, &site);
@@ -11046,8 +11128,11 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 /* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* The site of a call on the general path is mli_self.site, set when the call begins. */
-static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+/* Notes the site of a call on the general path, when the call begins. A call from within the
+   ledger's own allocator notes none: the call around it still needs its own. */
+static MLI_HOT void mli_site_given(const memlord_site *site) {
+    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
+}
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
    `word2` has the rows of the block in question, as it would be without a side record; 0: no block
@@ -11064,7 +11149,7 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
 /* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
    the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
@@ -11075,10 +11160,11 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
-   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
-   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
-   that is not known. Returns r. Requires: the caller holds no lock. */
+/* Ends a public call that returns r: logs its mistakes. A call refused with MEMLORD_E_INVALID or
+   MEMLORD_E_DEVICE is counted, and kept as a mistake at `site`. It is logged if it is the first one
+   there, or the first of its function with that result; never from within the logger. A call from
+   within the ledger's allocator is neither counted nor logged. `fault`: what is wrong with an
+   argument; NULL: that is not known. Returns r. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -11188,7 +11274,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = 1;
+        mli_self.untold = lord->generation;
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -11315,7 +11401,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     int is_new, logs;
-    if (!lord) return r;
+    if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
         mli_site_given(site);
@@ -11596,9 +11682,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
-   in the thread if the stream is its own. Without room for a birth the block is recorded without
-   either. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
+   and in the thread if the stream is its own. Without room for a birth the block is recorded
+   without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12031,8 +12117,8 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
    taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
-   taken. */
+/* The first returns how many frames a stack has now, the second the bytes between two samples on
+   average. Both are 0 while no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
@@ -12177,9 +12263,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
-   not. After a change of the rate it draws again: what is left of an old draw has the distribution
-   of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
+   is not picked. After a change of the rate it draws again: what is left of an old draw has the
+   distribution of a new one, so no estimate has a bias. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12325,7 +12411,6 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-
 /* Returns the row of a stack, and adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
@@ -12454,14 +12539,17 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+/* Returns 1 if this block is that last one. */
+static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
+    const mli_thread *t = mli_self.thread;
+    return mli_self.generation == lord->generation && t->taken_row == pick->row &&
+           t->taken_key == pick->key && t->taken_type == pick->type;
+}
+/* Ends a block; returns 1 if it is that last one. Then there is none. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
-        t->taken_key != pick->key || t->taken_type != pick->type)
-        return 0;
-    t->taken_row = 0;
-    return 1;
+    const int is = mli_taken_is(lord, pick);
+    if (is) mli_self.thread->taken_row = 0;
+    return is;
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
@@ -12474,7 +12562,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
-    mli_taken_set(lord, &pick);
+    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12539,7 +12627,7 @@ static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, do
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
-    mli_self.pick_again = 0;
+    mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
@@ -12556,6 +12644,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
     mli_stack_set(lord, row, dev, pick->scale);
+    mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -12593,8 +12682,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
-   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
+   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
@@ -12641,12 +12730,12 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
-    uint32_t row = 0, at = 0;
+    uint32_t most, row = 0, at = 0;
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -12665,7 +12754,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
-
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -12686,14 +12774,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-
 static MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
-
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
@@ -12750,14 +12836,16 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
-   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
+   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
+   library. Requires, as the next one: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
-    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+    if (!lord->stacks.begun) {
+        lord->stacks.begun = 1;
         mli_stacks_seed(lord);
         generation = mli_busy_begin();
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
@@ -12769,7 +12857,7 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes none any more. Blocks keep the stacks that they have. */
+/* Takes no stacks from now on. Blocks keep theirs. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -12786,13 +12874,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.repeatable = desc->stack_seed != 0;
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
-
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
+    mli_u32_store(&lord->stacks.setting, 0);
     mli_stacks_seed(lord);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
         t->stack_random = 0;
@@ -12812,7 +12900,6 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-
 /* Starts the totals of all stacks over; their peaks become their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
@@ -12839,12 +12926,16 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
     return MEMLORD_OK;
 }
 
@@ -13727,8 +13818,8 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
+   ledger, and from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
@@ -13885,9 +13976,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
-      record points to the array, which changes only inside the block's shard. No total counts parts
-      -- */
+/* -- parts --
+   A block with parts has an array of pointers to them in order of offset. The side record points to
+   the array, which changes only inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -15015,9 +15106,9 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
-   reservation, because it explains why one is refused. May use books/devices and books/counters.
+/* Owns the physical devices (phys) and the reservations: which devices share a phys, and the bytes
+   live on it. services/room samples a phys, and opens reservations, because it explains a refusal.
+   May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -15114,16 +15205,17 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
-   of a request, which belongs to no thread. The named ticket covers as much of the request as it
-   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
-   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
+/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
     memlord_ticket named;
     mli_cover *cover;        /* NULL: no request */
 } mli_reserve;
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
@@ -15206,9 +15298,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
-      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
-      alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity --
+   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -15872,8 +15964,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
-      so that the list is stable -- */
+/* -- the k largest: a heap with its smallest at the root --
+   Equal blocks are ordered by address, so that the list is stable. */
+
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -16580,19 +16673,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
-   calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
-   tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of its
-   tags. */
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call changes a balance and the
+   counts in one stay inside a shard, so that no fork and no report sees one without the other.
+   Lock: the row lock of the device guards the balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances, and what it came to. */
+/* A change of balances that a call asks for, and then the change that was made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the row of the tag; 0: none */
-    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
+                               the device's balance allowed */
     uint64_t tag_out;       /* the part of `out` that came off the tag */
-    int over;               /* 1: the tags have more than the device now */
+    int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
 /* Changes the balance of a tag. Returns the bytes taken off it. */
@@ -16608,9 +16702,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
-   Two calls may find the tags over the device, and none misses it: each changes one of the two words
-   and then reads the other, all four seq_cst. */
+/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
+   balance. Two calls may together leave the tags with more bytes than the device. At least one of
+   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -16677,26 +16771,32 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
    it came from, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
+    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
-    unsigned n = 2;
-    memset(d, 0, 2 * sizeof *d);
+    unsigned n = 1;
+    memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    if (sites) {
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    }
     if (c->tag) {
-        memset(&d[2], 0, sizeof d[2]);
-        d[2].word2 = mli_word2_of(0, c->tag, 0);
-        n = 3;
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_word2_of(0, c->tag, 0);
     }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = c->in;
-    d[0].out = d[1].freed_here = c->out;
-    if (c->tag) {
-        d[2].in = c->in;
-        d[2].out = c->tag_out;
+    if (sites) {
+        d[1].in = d[1].out = c->in;
+        d[1].freed_here = c->out;
     }
+    if (c->tag) {
+        d[n - 1].in = c->in;
+        d[n - 1].out = c->tag_out;
+    }
+    d[0].in = c->in;
+    d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16739,7 +16839,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                          call.dev, 0, block.bytes, rows);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+    return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 
 /* -- public -- */
@@ -17180,11 +17280,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
-    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    if (r == MEMLORD_OK && !open)
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
                       settled.site);
 }
@@ -17528,17 +17629,17 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         below the published part. A thread that only grows comes to this with every alloc.
      6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
         negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
+        result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
    its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared. A free's count is negative, too,
-   if a band check is due.
+   mli_home_store stores: with the slot's print set, or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts again on a way
-   that serves more:
+   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
+   again on a way that serves more:
      mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
@@ -17917,7 +18018,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
    close a record. */
 
-/* One invocation of a scope on one thread. */
+/* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
     uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
@@ -18180,8 +18281,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
-   counts that the thread was about to begin or to end is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or to end a scope, and then that scope is counted or is not. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -18209,6 +18310,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
+
+struct mli_scopes_state {
+    mli_u32 warned; /* 1: the first dropped scope was logged */
+};
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
@@ -18551,7 +18656,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
 
 static MLI_COLD void mli_scope_dropped(memlord *lord) {
     mli_loss_add(lord, MLI_LOST_scopes);
-    mli_drop_warn(lord, &lord->tags.warned_scope,
+    mli_drop_warn(lord, &lord->scopes->warned,
                   mli_scope_count(lord) > MEMLORD_MAX_SCOPES
                       ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
                         "how many"
@@ -18775,6 +18880,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
@@ -18961,7 +19067,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, 
    known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
+   */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -18977,7 +19084,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19414,8 +19521,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
-   that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
+   arena that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -19506,7 +19613,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
-        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+        &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {
@@ -19805,8 +19912,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
+   the old strategy; NULL: there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -20252,7 +20359,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        /* a call may have compared its bytes with the old marks; the second pass sums them */
         if (!again) mli_barrier_threads(lord);
     }
 }
@@ -20273,7 +20380,7 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
     lord->start_pollers(lord, 0);
 }
 
@@ -20438,7 +20545,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
 
 /* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
    can share a page. */
@@ -20901,8 +21008,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
-   bytes. Walks nothing without a logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
+   `covered` are for the request itself. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -20923,7 +21030,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* and that for requests over the limit of their account */
+    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
@@ -21041,7 +21148,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -21063,7 +21170,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
+        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21177,7 +21284,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21405,7 +21512,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21554,7 +21661,9 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
+       */
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;
@@ -21696,9 +21805,9 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* what the slot is to hold */
+    mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
     struct mli_raise *raises;               /* the requests of this ledger that go on */
     uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
                           mapped until it is 0 */
@@ -21837,7 +21946,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -21890,7 +21999,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -22121,7 +22230,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, it leaves that to the next time. */
@@ -22261,7 +22370,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* who answered says whether it rests */
+    mli_slots_note(lord); /* the answers say who rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -22306,7 +22415,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
     if (!mli_u32_load(&state->open)) return;
-    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    (void)mli_u32_exchange(&state->open, 0); /* pairs with mli_helper_start */
     mli_lock_take(&state->lock);
     if (state->slot >= 0)
         mli_bell_ring(&state->page->bells[state->slot].rings);
@@ -22320,7 +22429,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     }
     if (state->slot >= 0)
         mli_slot_leave(state->page, state->slot, state->fd);
-    else if (state->page) /* the parent's */
+    else if (state->page) /* in a forked child: the page that its parent mapped */
         mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
@@ -23098,7 +23207,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -23179,7 +23288,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -23226,8 +23335,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
-        *r = MEMLORD_E_STATE;
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) {
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -23704,7 +23813,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
+    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -23756,7 +23865,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
+    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -24490,20 +24599,18 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i <= n; i++) {
-        const mli_account_record *a = mli_account_at(v->lord, i);
-        const uint32_t generation = mli_u32_load(&a->handle.generation);
-        const uint64_t word = mli_u64_load(&a->word);
-        if (!(generation & 1)) continue;
+        mli_account_record *a = mli_account_at(v->lord, i);
+        memlord_account_stat stat;
+        uint64_t held, tickets;
+        if (!mli_account_read_locked(a, &stat, &held)) continue;
         open++;
-        if (!mli_account_word_is(word, generation))
-            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
-            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   mli_account_bytes(a), mli_u64_load(&a->peak));
-        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+        if (stat.bytes > stat.peak)
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B",
+                                   stat.name, stat.bytes, stat.peak);
+        tickets = mli_verify_held(v, i, mli_u32_load(&a->handle.generation));
+        if (tickets != held)
             return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
-                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
-                                   mli_verify_held(v, i, generation));
+                                   stat.name, held, tickets);
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));
@@ -25329,9 +25436,9 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i <= mli_account_count(lord); i++) {
-        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
-        if (!mli_account_read_locked(b, &s)) continue;
+        uint64_t held;
+        if (!mli_account_read_locked(mli_account_at(lord, i), &s, &held)) continue;
         r->accounts++;
         if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
@@ -31326,8 +31433,8 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
-    mli_accounts_life,
     mli_limits_life,
+    mli_accounts_life,
     mli_scopes_life,
     mli_joint_life,
     mli_room_life,
