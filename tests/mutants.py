@@ -227,7 +227,8 @@ def drawn(pool, text, names, faults, given):
         if what in same:
             equivalent += 1
         else:
-            place = code[bisect.bisect_left(code, line)]  # a declaration has no code: the next line has
+            # A declaration has no code: the next line has, or the last one.
+            place = code[min(bisect.bisect_left(code, line), len(code) - 1)]
             tries.append((fault, sorted((w['seconds'], s) for s, w in reached.items() if place in w['lines'])))
     count = try_all(pool, text, names, tries)
     killed, alive = count['killed'], count['survived'] + count['not reached']

@@ -500,6 +500,22 @@ static void a_summary_is_one_line_with_every_device(void **state) {
     assert_non_null(strstr(line, "3 MiB"));
 }
 
+static void a_summary_names_the_tag_that_holds_most(void **state) {
+    memlord *lord = test_lord(state);
+    char line[256];
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 3 << 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 5, NULL));
+    (void)memlord_summary(lord, line, sizeof line);
+    assert_string_equal(line, "memlord cpu 4 MiB in 2 (peak 4 MiB, kv 75 %), cuda:0 5 B in 1 (peak 5 B)");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 4 << 20, NULL));
+    (void)memlord_summary(lord, line, sizeof line);
+    assert_string_equal(line, "memlord cpu 8 MiB in 3 (peak 8 MiB, untagged 62.5 %), "
+                              "cuda:0 5 B in 1 (peak 5 B)");
+}
+
 static void a_summary_is_cut_as_snprintf_cuts(void **state) {
     memlord *lord = test_lord(state);
     char whole[512], part[16];
@@ -556,6 +572,7 @@ int main(void) {
         TEST_FAKES(a_reset_starts_routes_losses_and_the_last_failure_over),
         TEST(what_nothing_has_set_reads_0_or_unknown),
         TEST(a_summary_is_one_line_with_every_device),
+        TEST(a_summary_names_the_tag_that_holds_most),
         TEST(a_summary_is_cut_as_snprintf_cuts),
         TEST(lifetime_totals_count_modulo_2_64_and_live_bytes_stay_exact),
     };
