@@ -305,7 +305,7 @@
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
                                the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
         MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
@@ -1334,7 +1334,8 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Writes one line for a server's log: every device with live and peak bytes. Follows
+/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and, where
+   blocks have tags, the largest holder by tag. Follows
    snprintf; allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -19518,26 +19519,6 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
     return mli_stats_of(lord, sel).peak;
 }
 
-MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
-    mli_out o;
-    uint32_t i, n;
-    mli_out_buffer(&o, buf, cap);
-    if (!lord) {
-        (void)mli_out_end(&o, cap);
-        return 0;
-    }
-    mli_put_str(&o, "memlord");
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        mli_stats_fill(lord, i, &s);
-        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
-                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
-                 s.live_blocks, s.peak);
-    }
-    return mli_out_end(&o, cap);
-}
-
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
     uint32_t i;
@@ -19585,8 +19566,8 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, the log of a failed request,
-   and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
+   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
    row, one at a time. */
 
 /* The record that lists show for the balance of a device's arena, which no block and no site
@@ -19626,6 +19607,10 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    on another device, each name follows its device. Writes nothing for a list of sites that names
    none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+/* Returns how many percent of a device's live bytes a part is. The two may be of different moments:
+   it is at most 100. */
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
@@ -19711,6 +19696,40 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
         mli_take_off(&left, h->bytes);
     }
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+
+/* -- public -- */
+
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)"; a device without tags has no holder. */
+static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
+    mli_holder_list tags;
+    memlord_stats s;
+    mli_stats_fill(lord, dev, &s);
+    mli_holders_list(lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_putf(o, " %i %jo in %ju (peak %jo",
+             mli_device_code(mli_device_record_at(lord, dev)->device), s.allocated, s.live_blocks,
+             s.peak);
+    if (tags.named) {
+        mli_put_str(o, ", ");
+        mli_put_holder(lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, s.allocated));
+    }
+    mli_put_str(o, ")");
+}
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t dev;
+    mli_out_buffer(&o, buf, cap);
+    if (lord) mli_put_str(&o, "memlord");
+    for (dev = 1; lord && dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++) {
+        if (dev > 1) mli_put_str(&o, ",");
+        mli_put_summary(lord, &o, dev);
+    }
+    return mli_out_end(&o, cap);
 }
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
@@ -25939,10 +25958,6 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns the part of a device's live bytes in percent. */
-static double mli_share_of_live(uint64_t part, uint64_t live) {
-    return part < live ? mli_percent(part, live) : 100;
-}
 /* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
    has or could have. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
