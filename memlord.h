@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
@@ -205,12 +206,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. A report raises
-                         the peak, within peak_error, to the live bytes that its own
-                         snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact unless
-                         several threads share it: memlord_scope_export
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
+                         threads share 4 KiB, or a 64th of the peak if that is more: the
+                         last of n threads to come may hold back an n-th of it, but never
+                         more than counter_batch. Two threads may hold back all of it
+                         together, 8 threads twice as much if each of them has been idle
+                         since the next one came. The same holds for tags. On the row of a
+                         site the first thread may hold back a counter_batch. JSON has the
+                         peak_error of each tag and site. A report raises the peak, within
+                         peak_error, to the live bytes that its own snapshots and holders
+                         show. The peak of a scope is exact unless several threads share it:
+                         memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -299,7 +305,7 @@
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
                                the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
         MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
@@ -761,7 +767,7 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
     size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
-    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
     const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* as for memlord_labels_set; NULL: none */
@@ -842,8 +848,8 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live storage of the same key is stale: its free was
-   not recorded. It ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage of the same key is live, its free was not
+   recorded: that storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -1169,7 +1175,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
    taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
    without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128. */
+   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -1328,7 +1334,8 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Writes one line for a server's log: every device with live and peak bytes. Follows
+/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and, where
+   blocks have tags, the largest holder by tag. Follows
    snprintf; allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -1494,11 +1501,12 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
-           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
+           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
+/* Ends the innermost tag of this thread.
+   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
@@ -1629,7 +1637,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
+   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
    count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
    the requests for which the device had no memory. */
@@ -1753,7 +1761,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN closed already. */
+   Errors: E_UNKNOWN it is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -2145,7 +2153,7 @@ typedef struct memlord_scope_stat {
                                  by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* of the host's time */
+    } ns;                     /* the time that invocations took on the host */
     uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
@@ -2402,8 +2410,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
    scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
+   programs, there is none. An interposer of another size or version, or with a NULL function, is
+   ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -3524,7 +3533,7 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for such a number; NULL: the number has no text here. */
+/* Returns a text for the number of an error; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
@@ -4214,7 +4223,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* at `top` there is one */
+        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
     }
     return -1;
 }
@@ -5022,6 +5031,7 @@ enum {
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
     MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
@@ -5050,8 +5060,7 @@ typedef struct mli_lock {
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
-   lock. */
+   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
@@ -5259,7 +5268,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
 
 /* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
@@ -5354,14 +5363,16 @@ struct mli_stacks_state {
     mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
                           picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
-    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
+    int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
+                          is 1 */
     uint64_t seed;     /* of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5371,11 +5382,10 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
@@ -5408,8 +5418,8 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
-    X(saving)
+    X(room) X(scopes) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers)  \
+    X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5579,7 +5589,8 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
+                                is not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
@@ -5588,6 +5599,8 @@ typedef struct mli_self_state {
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
     uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
+                                thread had picked */
     uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
@@ -6933,6 +6946,92 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->user = NULL;
 }
 
+/* ------------------------------------------------------------------------ src/base/vectors.h -- */
+
+/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
+   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+
+/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
+   replaced when it grows. Older arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older; /* NULL: it is the first one */
+    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+} mli_chunk_array;
+/* Returns the pointer to chunk i. */
+static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
+
+/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
+   to the vector. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
+
+/* ------------------------------------------------------------------------ src/base/vectors.c -- */
+
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
+    uint64_t cap = have ? have->cap * 2 : 6, i;
+    if (have && chunk < have->cap) return have;
+    while (cap <= chunk) cap *= 2;
+    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
+    if (!more) return NULL;
+    more->cap = cap;
+    more->older = have;
+    for (i = 0; have && i < have->cap; i++)
+        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    return more;
+}
+
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
+    uint32_t i = number >> MLI_CHUNK_BITS;
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
+    void *chunk;
+    if (!chunks) return NULL;
+    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
+        chunk = grab(lord, MLI_CHUNK_ROWS * size);
+        if (!chunk) return NULL;
+        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
+    }
+    return mli_vector_at(vector, number, size);
+}
+
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
+    uint64_t i;
+    for (i = 0; chunks && i < chunks->cap; i++)
+        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
+    for (; chunks; chunks = older) {
+        older = chunks->older;
+        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
+    }
+}
+
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
@@ -6962,6 +7061,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
+    MLI_SPECIAL_PUBLISH = 1024,  /* a row of the thread is shared by more threads now: its next call
+                                    publishes the cells that hold back too much */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -7035,8 +7136,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: it has not drawn yet */
-    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
-    uint64_t taken_key;      /* of its last block with a stack */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+    uint64_t taken_key;      /* the key of the last block that it had picked */
     uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7299,9 +7400,6 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
-    t->stack_left = 0; /* the rate may have changed since the last owner */
-    t->stack_mean = 0;
-    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -7339,6 +7437,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
+            t->taken_row = 0; /* that block was picked for the last owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7608,14 +7707,17 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
-      with five prints, and five entries. All prints are compared at once, because the processor
-      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
-      key. The address of the home depends on the key alone, so the cache misses of successive calls
-      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
-      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
-      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
-      tombstone, and a vacant slot does not end a probe. */
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once, because the processor could mispredict the
+   branch of a loop. Almost every call touches one bucket, the home of its key. The address of the
+   home depends on the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -7759,9 +7861,11 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
-   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
-   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release orders the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -7879,14 +7983,18 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
-   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
-   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
-   may refuse its barrier after threads have run without barriers of their own. A thread may then
-   have read `special` without the bit, and it may be preempted for any time before it stores. So
-   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
-   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
-   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   state and `inside`, and the alert or a threshold and the counts.
+
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
+
+   The system may refuse its barrier after threads have run without barriers of their own. A thread
+   may then have read `special` without the bit, and it may be preempted for any time before it
+   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
+   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+
    Several callers may find the refusal at once, while others still had the barrier; each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
    over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
@@ -8395,99 +8503,101 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
    books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
    published bytes, which never exceed the live bytes. Locks: count, then row. */
 
-/* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
-   cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
-   frees another's block counts in its own cell, so a level may be negative; sums of levels are
-   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
-   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
-   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
-   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
-   published (mli_row_sum). */
+/* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
+   in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
+   count lock. A thread that frees the block of another thread counts that in its own cell, so a
+   level may be negative. Sums of levels are exact modulo 2^64.
+
+   The thread publishes the cell: it adds the level to the row's published bytes, less a part that
+   the cell holds back, and raises the row's peak (mli_cell_publish_due). It does so at the first
+   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
+   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
+   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
+   adds the highs that are not yet published (mli_row_sum). */
 typedef struct mli_cell {
-    mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
-    mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
-                              any site */
+    mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
+    mli_u64 out;           /* the bytes that this thread freed */
+    mli_u64 allocs, frees; /* how many; in a site's cell `frees` are those that were called at the
+                              site, of blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
-   batch above base, so a level up to the high needs no publication. */
+/* Counts an alloc. Returns a negative value if the level rose above the cell's high. The high is at
+   most a share above the base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store(&cell->level, level);
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
+/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
+   fell below the base. `out` is stored before `level`. A reader loads them in the other order, so
+   that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that holds its next band check: the thread requests one when
-   its `out` exceeds this value. 0 requests one at the next free. The word is freed_here, which only
-   sites use otherwise. */
+/* Returns the word of a device's cell that says when the thread requests its next band check: when
+   its `out` exceeds this value. With 0 it requests the check at its next free. The word is
+   freed_here, which only the cells of sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
+/* Returns a negative value if the thread has to request a band check: it has freed enough bytes on
+   the device. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+/* Counts a free on its device. Returns a negative value if the thread has to publish the cell or to
+   request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
     const int64_t past = mli_cell_count_free(cell, bytes);
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
-   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
-   caller is inside, but for a site: see mli_count. */
+/* Does the work that a change of a cell makes due: raises its high; publishes the cell if it now
+   holds back more than its share or less than 0; requests a band check if one is due. Requires: the
+   caller is inside a shard, or the cell is that of a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset, first and slack; if the ledger has a batch, also
+                              published, publish_count and cells */
     uint32_t dev;          /* the device */
-    void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
+    mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
+    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
-    mli_u64 peak;          /* signed */
-    mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
-                              sampled */
+    mli_u64 peak;          /* bytes, signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
+                              signed */
     mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
-    mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
-    mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
-    struct {               /* sums at the last reset; freed: at the last reset or collection */
+    mli_u64 expected;      /* of a tag: the bytes of memlord_expect; 0: none */
+    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_cell *first;       /* the first cell that published, if another cell has published since
+                              and it has not; else NULL */
+    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    struct {               /* the sums at the last reset; `freed` also restarts at a collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
 
-/* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
+/* The sums of a row over all threads. All members but in, out, live and blocks count from the last
+   reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
-   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
-   stay readable until the ledger ends. */
-#define MLI_CHUNK_BITS 4
-#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
-typedef struct mli_chunk_array {
-    struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
-} mli_chunk_array;
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8527,9 +8637,11 @@ typedef struct mli_span {
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
+    uint64_t bytes; /* the bytes that it wanted */
+    uint64_t live;  /* the live bytes of the device then */
+    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX: not known */
     const memlord_site *site;
-    uint64_t time; /* 0: there was none */
+    uint64_t time;  /* 0: there was no such request */
 } mli_oom;
 
 /* The bytes of a device from which the metrics of bands are computed. */
@@ -8537,28 +8649,28 @@ typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
 
-/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
-   gc_frame and gc_serial. */
+/* The state of a device's bands. The lock of the device's phys guards the members that are not
+   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
-    mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
+    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+                         callbacks and phys */
+    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
+                                         check is requested; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders them */
+    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
+    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
     uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
-    void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
-                                   lock */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
-                                   callbacks lock */
+    mli_levels gc_end;          /* the levels when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
+    void *gc_thread;            /* the thread that runs the collection */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
 } mli_watch;
 
-/* The bytes of a device at the latest sample of its phys. All 0: the device is newer than the
-   sample. */
+/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
+   than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* the least bytes that the device held */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
@@ -8571,32 +8683,19 @@ typedef struct mli_device_record {
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of its phys */
-    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
-    struct mli_holders *holders; /* the holders at its peak; under the snapshots lock */
-    mli_u64 peak_since;          /* ns since create; snapshots taken from then on belong to this
-                                    peak */
-    mli_phys own_phys;
+    mli_oom oom;                 /* under the lock of the phys */
+    mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
+    mli_sample_mark before;      /* the mark of the sample that a source takes now; same lock */
+    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
+                                    the present peak */
+    mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
 /* Returns the record of a dev; NULL: it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
-
-typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
-
-/* Returns the record with a number; NULL: it was not made yet. */
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size);
-
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. */
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab);
-
-/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -8615,8 +8714,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
-   the shard is stopped it waits for the shard's lock. */
+/* Enters shard 0 only to count, and does not use its table: a fork waits until the caller leaves.
+   While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
@@ -8624,8 +8723,8 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
-/* Returns one more than the last row number of a book. The acquire pairs with the release in
-   mli_row_publish: rows below it can be read. */
+/* Returns one more than the number of the last row of a book. All rows below it can be read: the
+   acquire pairs with the release in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
    row that was made was not published, it is made again. Requires: the cold lock. */
@@ -8639,11 +8738,12 @@ MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by
 /* Returns a statistic of the ledger as a whole. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
-/* Counts a record that is lost, by MLI_LOST_...; returns how many are. */
+/* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
+/* Returns how many records of a kind are lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the number of resets. Counts of an earlier epoch no longer count. */
+/* Returns the epoch: how many resets there were. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -8661,18 +8761,21 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+/* Adds `by` to the level of an invocation on a device. Before that the level had been higher by
+   `above` for a moment, which raises the high. Both are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* The same for all that a thread is in: the base of its cell changes by `by`. */
+/* Does the same for every invocation that a thread is in. `by` is the change of the base of the
+   thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
-/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
-   Requires: the row's lock, if the ledger has a batch. */
+/* Returns how far a cell's level has been above its base. If another cell of the row has published
+   since, returns how far the level is above the base now. Requires: the row's lock, if the ledger
+   has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
-   another thread has, `published` may have been lower when the cell had its high. Requires: the
-   caller holds the row's lock. */
+/* Raises a row's peak to the published bytes with a cell at its high, if no other cell has
+   published since this one did. If another cell has, the published bytes may have been lower when
+   this cell had its high. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -8687,20 +8790,22 @@ typedef struct mli_row_delta {
                                         site */
     int undo;                        /* 1: takes back an `in` and `allocs` that were counted
                                         before */
-    uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
-                          or ends; 0: there is none */
+    uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
+                          plus 1; 0: there is no such block */
 } mli_row_delta;
-/* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
-   its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
+/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
+   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+   a shard, so that a fork finds both changes or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
-/* Counts n deltas, each on up to three rows. Requires: the caller is inside, so that fork finds a
-   block and its counts both or neither. Only mli_count_site_free counts outside: its rows may need
-   memory, and fork may come between the block and that count. */
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
+   finds a block and its counts both or neither. Only mli_count_site_free counts outside: its row
+   may need memory, and a fork may come between the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls of which
-   the sum has one half, and these never add up to 2^56 bytes. */
+/* Returns a - b, both modulo 2^64. Returns 0 for a difference that is negative by less than 2^56.
+   Such a difference comes from calls that are in progress: a sum then has one half of the call and
+   not the other. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
@@ -8710,95 +8815,38 @@ MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
    uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
-   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
-   is exact by itself. */
+/* Sums a row over all threads, under its lock. No cell can publish meanwhile, so the published
+   bytes and what one cell holds back were live together. The peak is computed only with `peaks`.
+   Without a batch cells publish without the lock, and the row's peak is exact. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock, for memlord_allocated. It adds the level of
-   every thread's cell, published or not. A sum below 0 is returned as 0: the sum may have a free of
-   another thread, but not yet the alloc before it. */
+/* Returns the live bytes of a row, without a lock, for memlord_allocated: the sum of the levels of
+   all its cells. Returns 0 for a sum below 0. Such a sum has the free of a block by one thread, but
+   not the alloc by another. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact; the orphan's cell is nobody's own. */
+/* Sets a row's peak to its live bytes. publish_count rises, so that the highs of other cells no
+   longer count. The high of the thread's own cell becomes its level, and goes on to count. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
+/* Takes bytes out of `freed` that are credited now but were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that an addition of another
-   thread there is not lost. */
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset and does not overwrite
+   it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
-static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
-
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
-static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
-                                                    uint32_t chunk, mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
-    uint64_t cap = have ? have->cap * 2 : 6, i;
-    if (have && chunk < have->cap) return have;
-    while (cap <= chunk) cap *= 2;
-    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
-    if (!more) return NULL;
-    more->cap = cap;
-    more->older = have;
-    for (i = 0; have && i < have->cap; i++)
-        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
-    return more;
-}
-
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
-
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab) {
-    uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
-    void *chunk;
-    if (!chunks) return NULL;
-    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
-        chunk = grab(lord, MLI_CHUNK_ROWS * size);
-        if (!chunk) return NULL;
-        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
-    }
-    return mli_vector_at(vector, number, size);
-}
-
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
-    uint64_t i;
-    for (i = 0; chunks && i < chunks->cap; i++)
-        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
-    for (; chunks; chunks = older) {
-        older = chunks->older;
-        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
-    }
-}
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
@@ -8819,43 +8867,9 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
-   that its first alloc publishes: a device near a threshold gets its first band check then. The
-   caller is inside meanwhile: fork finds the row and the thread's cell both unchanged, or both
-   changed. */
-static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
-        mli_lock_take(&row->lock);
-        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
-        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
-        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
-        mli_lock_drop(&row->lock);
-    }
-    mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
-    mli_shard_leave(t);
-}
-
-/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
-   publish_count of its row. Otherwise the high of a cell would not count before its first
-   publication. */
-static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
-                                     uint32_t number) {
-    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
-    uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
-    for (i += !i; i < end && i < n; i++) {
-        mli_row *row = mli_row_at(lord, book, i);
-        mli_lock_take(&row->lock);
-        mli_u64_store(&mli_cell_at(t, book, i)->publish_seen, mli_u64_load(&row->publish_count));
-        mli_lock_drop(&row->lock);
-    }
-}
-
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -8865,13 +8879,9 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        if (orphan)
-            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
-        else
-            mli_cell_begin(lord, t, number, cell);
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
         return cell;
     }
-    if (!orphan) mli_cells_begin(lord, t, book, number);
     chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
@@ -8975,13 +8985,48 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
-   peak has risen by a 16th, and a small device must publish often enough for that. */
-static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
+/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+static uint64_t mli_row_slack(const mli_row *row) {
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
+}
+/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
+   cell in use, else its share of the slack. */
+static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
+    const uint32_t cells = mli_u32_load(&row->cells);
+    const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    return share < lord->counters.batch ? share : lord->counters.batch;
+}
+/* Returns how far a level may rise before it is published again: half of what its cell may hold
+   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
+   publication finds that its peak has risen by a 16th, and a small device must publish often enough
+   for that. */
+static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
+}
+
+/* Counts a cell among those in use of its row, before its first publication. The share of every
+   other cell of the row is smaller from then on, so their threads are asked to publish. The first
+   of them may hold back a batch: until it publishes, the row remembers it. */
+static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint32_t cells = mli_u32_load(&row->cells) + 1;
+    mli_thread *t;
+    mli_u32_store(&row->cells, cells);
+    for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (cells == 2) row->first = cell;
+        if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
+    }
+}
+/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
+   published since. A publication may add it to its own level: both are read while no cell
+   publishes, so their sum with the published bytes was live at that moment. */
+static uint64_t mli_row_first_holds(const mli_row *row) {
+    return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -8992,10 +9037,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
-   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
-   every call publishes, by a shared add and without a lock. */
+   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
+   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
+   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9009,10 +9055,14 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
+        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base));
-        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
+        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
+        hold = mli_cell_share(lord, row);
+        hold -= mli_publish_margin(book, row, hold);
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
@@ -9031,29 +9081,58 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
+    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
     held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
-    if (held < 0 || held > (int64_t)lord->counters.batch)
-        mli_cell_publish(lord, book, number, cell);
+    due = held < 0;
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
+        mli_u64_store(&cell->high, level);
+        due |= !mli_u64_load_own(&cell->publish_seen) ||
+               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
+    }
+    if (due) mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
+/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
+                                            mli_cell *cell) {
+    uint64_t most;
+    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
+    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
+    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
+        mli_cell_publish(lord, book, number, cell);
+}
+/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
+   present call counts, so that the level which the last call left behind is not missed. */
+static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_is_inside());
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
+    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
+    n = mli_row_count(lord, MLI_BOOK_TAG);
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+}
+
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
-   of `out` and `level` is that of mli_cell_count_free. */
+/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
+   counts both in and out never raise the level. The order of `out` and `level` is that of
+   mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                           const mli_row_delta *d) {
+                           const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
-    if (d->undo)
+    if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
         mli_cell_publish_due(lord, book, number, cell);
@@ -9082,11 +9161,11 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
     if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
-        mli_cell_apply(lord, book, number, cell, d);
+        mli_cell_apply(lord, book, number, cell, d, d->undo);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d, 1);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
@@ -9098,6 +9177,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+        mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -9120,11 +9201,30 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
+/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
+   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
+   first cell has published since there were two. In the row of a site it may not have: then it
+   holds back a batch at most. */
+static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
+    const uint64_t slack = row->slack > now ? row->slack : now;
+    const uint32_t cells = mli_u32_load(&row->cells);
+    uint64_t error = 0;
+    uint32_t k;
+    for (k = 1; k <= cells; k++) {
+        uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        error += share < batch ? share : batch;
+    }
+    return error;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
-    uint64_t allocs = 0, frees = 0, cells = 0;
+    uint64_t allocs = 0, frees = 0;
     int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
@@ -9143,13 +9243,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         allocs += mli_u64_load(&cell->allocs);
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
-        cells += (in | out | mli_u64_load(&cell->base)) != 0;
         if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
-                                         bytes */
+            blind |= mli_u64_load(&cell->publish_seen) != 0;
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -9161,9 +9259,9 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = allocs - row->at_reset.allocs;
     sum->frees = frees - row->at_reset.frees;
     sum->freed_here -= row->at_reset.freed_here;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
@@ -9194,7 +9292,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
-    if (cell) {
+    if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
@@ -10032,35 +10130,35 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
-   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
-   for names and new records. */
+   books/names, books/devices and books/threads. Invariant: an account is read and changed only
+   under its lock, and only while it is open. A call that comes after the close finds another
+   generation in the record. Locks: cold guards the lists of records; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 
-/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
-   handle. A closed one is in a list, and is opened again under the next generation. The first
-   generation differs between ledgers: a ticket of another ledger is unknown. */
+/* A ticket or an account names a record: number:32 | generation:32. The record begins with its
+   handle. A closed record is in a list until it is opened again, under the next generation. Ledgers
+   begin with different generations, so that a ticket of another ledger is unknown. */
 typedef struct mli_handle {
-    mli_u32 generation; /* odd: open */
-    uint32_t number;
-    struct mli_handle *next; /* the next one in the list of closed records */
+    mli_u32 generation;      /* odd: the record is open */
+    uint32_t number;         /* the number of the record, from 1 */
+    struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
-   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
-   that comes off a ticket is recorded, its bytes count twice. */
+/* The record of an account. Bytes that are charged and bytes that tickets hold both count against
+   the limit. While a block that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* under the cold lock, as are name and device */
-    mli_u64 word, held, peak, refused, limit;
-    memlord_device device;
-    char name[48];
+    mli_handle handle;         /* changes under the cold lock; to close it takes `lock`, too */
+    mli_lock lock;             /* guards the members below */
+    uint64_t held;             /* the bytes that tickets hold */
+    memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
-   pairs with the release in mli_handle_open. Records that were never added are zero. */
+/* Returns the record of an open ticket or account; NULL: `id` names none, or a closed one. The
+   acquire pairs with the release in mli_handle_open. A record that was never added has only
+   zeros. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and to a list under its lock. */
+/* Adds a closed record to a vector and to a list, under the lock of the list. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
@@ -10077,29 +10175,29 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* The first returns the number of account records. The second returns one of them; record 1 is the
-   first. */
+/* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
+/* Returns the account record with a number, from 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
 /* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
-/* Returns 1 if a word read from a record belongs to this account. */
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
-/* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
-   using a closed account here. */
+/* Returns the account to which a thread charges its blocks on a device; 0: there is none. If the
+   account is closed, the thread stops using it here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+/* The same, for a device that may have no dev yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device);
 
 /* Returns the account if it is open and has a limit; else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. 0: the limit does not allow that. A closed account allows
-   all. */
+/* Holds bytes of an account for a ticket. Returns 0 if the limit does not allow that. A closed
+   account allows everything. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds to the bytes that tickets hold of an account, whatever its limit is, or takes off them. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit does
+   not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
@@ -10114,19 +10212,18 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, which exists whatever the limit is. 0: it charged nothing, because
-   the account is closed or has 2^48 bytes. */
+/* Charges the bytes of a block, also above the limit, because the block exists. Returns 0 if it
+   charged nothing: the account is closed, or would have more than 2^48 bytes. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
-   have taken some off by memlord_account_charge: then at most what is left. */
+/* Takes the bytes of a block off the account that it was charged to, if the account is open. Takes
+   off at most what the account has: the host may have taken bytes off by memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Returns the bytes that are charged to an account. */
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
-/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out);
+/* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
+   if the account is closed. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held);
 
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
@@ -10215,106 +10312,89 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
     return lord->accounts->closed;
 }
 #endif
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
 
-/* Returns the bytes that tickets hold of an account. */
-static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
-    const uint64_t held = mli_u64_load(&b->held);
-    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
-}
-/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
-   is closed. */
-static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
-    uint64_t word = mli_u64_load(at), now;
-    do {
-        if (!mli_account_word_is(word, account)) return;
-        now = MLI_BYTES(word);
-        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
-            now = 0;
-        else
-            now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
-}
-
-enum { /* how bytes are added to an account */
-    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
-    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
-};
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
-   the account, with those that tickets hold. */
-static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
-                                        uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
-    if (!bytes) return MEMLORD_OK;
-    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
-}
-
-/* Adds bytes to an account, or takes them off. */
-static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
-                                      int how) {
+/* Locks an open account. NULL: it is closed, and no lock is held. */
+static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit, held;
-    memlord_result r;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        held = mli_account_held(b, account);
-        if (held > now) held = now;
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
-        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
-        if (r) return r;
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record belongs to another account by now */
-    mli_u64_max(&b->peak, (int64_t)(now - held));
-    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
-    return MEMLORD_OK;
+    if (!b) return NULL;
+    mli_lock_take(&b->lock);
+    if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
+    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    return NULL;
+}
+/* Returns the most bytes that an account may have by its limit. */
+static uint64_t mli_account_most(const mli_account_record *b) {
+    return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
+}
+/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
+    return !bytes || (now <= most && bytes <= most - now);
+}
+/* Takes bytes off a number, at most all that it has. */
+static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
+
+/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
+    MLI_REQUIRE(mli_lock_held(&b->lock));
+    const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
+    if (fits) b->stat.bytes += bytes;
+    if (b->stat.bytes > b->stat.peak) b->stat.peak = b->stat.bytes;
+    if (!fits || (bytes && b->stat.bytes > mli_account_most(b))) b->stat.refused++;
+    return fits ? MEMLORD_OK : MEMLORD_E_LIMIT;
 }
 
 /* -- the bytes that tickets hold -- */
 
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
-    mli_account_record *b = mli_account_find(lord, account);
-    return b && mli_u64_load(&b->limit) ? account : 0;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t limit;
+    if (!b) return 0;
+    limit = b->stat.limit;
+    mli_lock_drop(&b->lock);
+    return limit ? account : 0;
 }
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
     if (!b) return 1;
-    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
-        return 0;
-    mli_account_word_add(&b->held, account, (int64_t)bytes);
-    return 1;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (fits) b->held += bytes;
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || !bytes) return;
-    mli_account_word_add(&b->held, account, bytes);
-    mli_account_word_add(&b->word, account, bytes);
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    if (bytes < 0)
+        mli_account_take(&b->held, (uint64_t)0 - (uint64_t)bytes);
+    else
+        b->held += (uint64_t)bytes;
+    mli_lock_drop(&b->lock);
 }
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
-    now -= now < in_flight ? now : in_flight;
-    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t now;
+    int fits;
+    if (!b) return 1;
+    now = b->stat.bytes + b->held;
+    mli_account_take(&now, in_flight);
+    fits = mli_account_fits(now, bytes, mli_account_most(b));
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
-    (void)mli_u64_add(&b->refused, 1);
-    if (memlord_account_get(lord, account, out)) return 0;
-    out->bytes += mli_account_held(b, account);
-    return 1;
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (!fits) b->stat.refused++;
+    *out = b->stat;
+    out->bytes += b->held;
+    mli_lock_drop(&b->lock);
+    return !fits;
 }
 
 /* -- the charges of blocks -- */
@@ -10334,38 +10414,40 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
 
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device) {
-    memlord_account_stat stat;
-    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
-           mli_selects(stat.device, device);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int is;
+    if (!b) return 0;
+    is = mli_selects(b->stat.device, device);
+    mli_lock_drop(&b->lock);
+    return is;
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    memlord_result r;
+    if (!b) return 0;
+    r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return r == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    mli_account_take(&b->stat.bytes, bytes);
+    mli_lock_drop(&b->lock);
 }
 
 /* -- reading -- */
 
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
-    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
-    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
-    return all > held ? all - held : 0;
-}
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out) {
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = mli_account_bytes(b);
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
+    if (!(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    mli_lock_take(&b->lock);
+    *out = b->stat;
+    *held = b->held;
+    mli_lock_drop(&b->lock);
     return 1;
 }
 
@@ -10375,12 +10457,18 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
+/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_account_count(lord);
+    for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
+}
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
     MLI_LIFE_STATE(life, accounts);
     life->init = mli_accounts_init;
+    life->lock = mli_accounts_lock;
     life->free = mli_accounts_free;
 }
 
@@ -10400,15 +10488,14 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
                                                           &lord->accounts->count, sizeof *b,
                                                           &lord->accounts->closed, &r);
     if (!b) return r;
-    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_lock_rank(&b->lock, MLI_RANK_ACCOUNT);
+    b->held = 0; /* no other thread uses a closed record */
+    memset(&b->stat, 0, sizeof b->stat);
+    b->stat.device = device;
+    b->stat.limit = limit;
+    mli_out_buffer(&text, b->stat.name, sizeof b->stat.name);
     mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    mli_u64_store(&b->held, mli_u64_load(&b->word));
+    (void)mli_out_end(&text, sizeof b->stat.name);
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -10416,20 +10503,31 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
+    const uint64_t off = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : 0;
+    mli_account_record *b = lord ? mli_account_lock(lord, account) : NULL;
+    memlord_result r = MEMLORD_E_UNKNOWN;
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
+    if (b && bytes >= 0) {
+        r = mli_account_add_locked(b, (uint64_t)bytes, mli_account_most(b));
+    } else if (b) {
+        r = off > b->stat.bytes ? MEMLORD_E_INVALID : MEMLORD_OK;
+        if (r == MEMLORD_OK) b->stat.bytes -= off;
+    }
+    if (b) mli_lock_drop(&b->lock);
+    return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    int open;
+    mli_account_record *b;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    b = mli_account_lock(lord, account);
+    if (!b) return MEMLORD_E_UNKNOWN;
+    *out = b->stat;
+    mli_lock_drop(&b->lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
@@ -10457,11 +10555,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
+    b = mli_account_lock(lord, account);
     if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
+        mli_lock_drop(&b->lock);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -10694,10 +10791,11 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 }
 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
-    mli_site_origin from = mli_site_origin_of(lord, planted);
+    mli_site_origin from;
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
+    from = mli_site_origin_of(lord, planted);
     do {
         mli_cold_enter();
         r = mli_site_find_locked(lord, &from, &site);
@@ -11034,50 +11132,55 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the mistakes of the host that are kept with their place, and which refusals were logged. May
-   use books/sites, books/devices, books/counters and base/log. Invariants: the list has one entry a
-   kind and site, is bounded, and only a reset takes an entry off; a mistake costs nothing until it
-   is made. Locks: anomalies, for the list; none is held while a site is copied or the logger
-   runs. */
+/* Owns the list of the host's mistakes, each with its place, and notes which refusals were logged.
+   May use books/sites, books/devices, books/counters and base/log. Invariants: the list has at most
+   one entry for a kind and a site, and only a reset takes entries off. A host that makes no mistake
+   pays nothing. Locks: anomalies guards the list; no lock is held while a site is copied or the
+   logger runs. */
 
-#define MLI_ANOMALIES 64
+#define MLI_ANOMALIES 64 /* the most entries of the list */
 
-/* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
+/* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* The site of a call on the general path is mli_self.site, set when the call begins. */
-static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
+   allocator makes notes no site, because the call around it still needs the site that it noted. */
+static MLI_HOT void mli_site_given(const memlord_site *site) {
+    if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
+}
 
-/* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
-   `word2` has the rows of the block in question, as it would be without a side record; 0: no block
-   is in question. Returns 1 if it is the first of its kind there. Requires: no lock is held but the
-   orphan lock. */
+/* Keeps a mistake at the site of the call in progress. The first mistake at a site may take memory.
+   `word2` has the rows of the block in question, as in an entry without a side record; 0: no block
+   is in question. Returns 1 if the mistake is the first of its kind at the site. Requires: no lock
+   is held but the orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs the end of a tag or a scope while none is open. `caller`: the return address of
-   that call; NULL: not known. Requires: the caller holds no lock. */
+/* Keeps and logs this mistake: a call ended a tag or a scope, and none was open. `caller` is the
+   return address of that call; NULL: it is not known. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
-   the thread's next such call logs the mistake. */
+/* Ends a call that may have noted a mistake: logs it. If the call was made by the ledger's logger,
+   logs nothing: the next call that the thread ends here logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
-    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+    if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
-/* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
-   is none. Requires: the caller holds no lock. */
+/* Copies the mistake with a number, from 0, with its sites as reports show them. Returns 0 if there
+   is no mistake with that number. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
 /* Returns how many mistakes were at sites that found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+/* Returns what is wrong with the storage or the size of a block; NULL: both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
-   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
-   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
-   that is not known. Returns r. Requires: the caller holds no lock. */
+/* Ends a public call that returns r: logs the mistakes of the call, and returns r. If r is
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, also counts the refusal and keeps it as a mistake at
+   `site`. The refusal is logged if it is the first at the site, or the function's first with that
+   result, and if the call was not made by the logger. A call that the ledger's allocator makes is
+   neither counted nor logged. `fault` says what is wrong with an argument; NULL: that is not known.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -11187,7 +11290,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = 1;
+        mli_self.untold = lord->generation;
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -11314,7 +11417,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     int is_new, logs;
-    if (!lord) return r;
+    if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
         mli_site_given(site);
@@ -11595,9 +11698,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
-   in the thread if the stream is its own. Without room for a birth the block is recorded without
-   either. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
+   and in the thread if the stream is its own. Without room for a birth the block is recorded
+   without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12030,8 +12133,8 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
    taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
-   taken. */
+/* The first returns how many frames a stack has now, the second the bytes between two samples on
+   average. Both are 0 while no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
@@ -12176,9 +12279,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
-   not. After a change of the rate it draws again: what is left of an old draw has the distribution
-   of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
+   is not picked. After a change of the rate it draws again: what is left of an old draw has the
+   distribution of a new one, so no estimate has a bias. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12324,7 +12427,6 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-
 /* Returns the row of a stack, and adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
@@ -12453,14 +12555,17 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+/* Returns 1 if this block is that last one. */
+static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
+    const mli_thread *t = mli_self.thread;
+    return mli_self.generation == lord->generation && t->taken_row == pick->row &&
+           t->taken_key == pick->key && t->taken_type == pick->type;
+}
+/* Ends a block; returns 1 if it is that last one. Then there is none. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
-        t->taken_key != pick->key || t->taken_type != pick->type)
-        return 0;
-    t->taken_row = 0;
-    return 1;
+    const int is = mli_taken_is(lord, pick);
+    if (is) mli_self.thread->taken_row = 0;
+    return is;
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
@@ -12473,7 +12578,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
-    mli_taken_set(lord, &pick);
+    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12538,7 +12643,7 @@ static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, do
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
-    mli_self.pick_again = 0;
+    mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
@@ -12555,6 +12660,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
     mli_stack_set(lord, row, dev, pick->scale);
+    mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -12592,8 +12698,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
-   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
+   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
@@ -12640,12 +12746,12 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
-    uint32_t row = 0, at = 0;
+    uint32_t most, row = 0, at = 0;
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -12664,7 +12770,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
-
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -12685,14 +12790,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-
 static MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
-
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
@@ -12749,14 +12852,16 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
-   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
+   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
+   library. Requires, as the next one: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
-    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+    if (!lord->stacks.begun) {
+        lord->stacks.begun = 1;
         mli_stacks_seed(lord);
         generation = mli_busy_begin();
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
@@ -12768,7 +12873,7 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes none any more. Blocks keep the stacks that they have. */
+/* Takes no stacks from now on. Blocks keep theirs. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -12785,13 +12890,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.repeatable = desc->stack_seed != 0;
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
-
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
+    mli_u32_store(&lord->stacks.setting, 0);
     mli_stacks_seed(lord);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
         t->stack_random = 0;
@@ -12811,7 +12916,6 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-
 /* Starts the totals of all stacks over; their peaks become their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
@@ -12838,12 +12942,16 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
     return MEMLORD_OK;
 }
 
@@ -13726,8 +13834,8 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
+   ledger, and from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
@@ -13884,9 +13992,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
-      record points to the array, which changes only inside the block's shard. No total counts parts
-      -- */
+/* -- parts --
+   A block with parts has an array of pointers to them in order of offset. The side record points to
+   the array, which changes only inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -14130,14 +14238,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
-   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
+   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
+   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
+   shard; cold, for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next;
-    uint32_t from, to;
+    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
+    uint32_t from, to;      /* devs */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
@@ -14145,28 +14254,30 @@ typedef struct mli_route {
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Return the delta of a block that opens, and of one that closes. */
+/* Returns the delta of a block that opens. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
+/* Returns the delta of a block that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: not inside a shard, as it may
-   allocate. */
+/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
-   inside. */
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
-   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
+/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
+   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
+/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
+   line. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
@@ -14187,52 +14298,61 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as
-   a whole if its device could not be added. The free of that storage is expected from then on, and
-   is no unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns
-   r. */
+/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
+   whole if its device could not be added. From then on a free of that storage is expected and is no
+   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
-   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
+/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
+   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
+   OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* The states of a key, for a call that ends its block. */
-enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+enum { /* the states of a key, for a call that ends its block */
+    MLI_KEY_DEAD,    /* the map has no entry with the key */
+    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
+    MLI_KEY_USED     /* the block is live and has recorded uses */
+};
 
-/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
-   have without a side record. */
+/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
+   entry would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends`: the call ends the storage, so an unknown one is counted. */
+   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block, and the side record that the count may need. */
+/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
     MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
                           storage again */
-    MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
+    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
+    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
+                          put */
 };
-enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+enum { /* what mli_entry_put did */
+    MLI_DID_NOTHING, /* it put no entry and added no reference */
+    MLI_DID_OPEN,    /* it put the entry */
+    MLI_DID_VIEW     /* it added a reference to the block that had the key */
+};
 
-/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
-   inside. */
+/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+   MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
-   MEMLORD_NONE means no account. */
+/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
+   that the thread uses; MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -14242,67 +14362,69 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by one of another size. */
+   it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
-   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
-   side record. */
+/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
+   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
+   has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
-   that it would have without a side record; its key is 0 if no block ended. A block with recorded
-   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
+/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
+   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
+   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
+   once it has left the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
-   which counts the bytes of the block until mli_pick_off. */
+/* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
+   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
-   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device they are rows of that device. Requires: not inside. */
+/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
+   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
+   the returned word are those of an entry without a side record. The rows of the returned word are
+   rows of `dev`. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Counts a detached entry as closed and frees its side record: it is not attached again. */
+/* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
-   detached, or the caller holds it. */
+/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
+   entry is detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
-   word2 as it would be without a side record: another thread may free that record once the block is
-   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
-   alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change. With
+   `moves` the change counts as the end of one block and the open of another, else as a change of
+   size. *rows gets the word2 that the entry would have without a side record: once the block is on
+   the map, another thread may free that record. If the map has no room, ends the block with its old
+   bytes, and counts a dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
-   inside. */
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
 /* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts it on the device alone. Requires: not inside. */
+   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
-   goes along; a block that will be charged gets a side record first. */
+/* Moves a block to another device, key or size, and counts the move. The block keeps its side
+   record. If the block has none and will be charged to an account, it gets one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -15014,9 +15136,9 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
-   reservation, because it explains why one is refused. May use books/devices and books/counters.
+/* Owns the physical devices (phys) and the reservations: which devices share a phys, and the bytes
+   live on it. services/room samples a phys, and opens reservations, because it explains a refusal.
+   May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -15113,16 +15235,17 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
-   of a request, which belongs to no thread. The named ticket covers as much of the request as it
-   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
-   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
+/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
     memlord_ticket named;
     mli_cover *cover;        /* NULL: no request */
 } mli_reserve;
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
@@ -15205,9 +15328,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
-      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
-      alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity --
+   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -15871,8 +15994,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
-      so that the list is stable -- */
+/* -- the k largest: a heap with its smallest at the root --
+   Equal blocks are ordered by address, so that the list is stable. */
+
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -15996,20 +16120,22 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
-   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
-   none while a fence runs host code. */
+/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
+   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
+   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
+   fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
-   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
-   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
-   thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. The last fence of a block that is done
+   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
+   that it asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
-   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
-   barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does the work for that device which the ledger's mask
+   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+   has recorded its events. A thread without the system's barrier always takes the slow function,
+   which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -16019,34 +16145,35 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
 
 enum { /* why a fence is attached */
     MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred */
-    MLI_ATTACH_MOVE  /* the source of a move */
+    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
+    MLI_ATTACH_MOVE  /* the block is the source of a move */
 };
 
-/* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
-   `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. With f NULL the block waits only for the uses recorded before. After an error the caller
-   keeps f. */
+/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
+   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
+   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
+   before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks, for the first time, the fences of a block that was just freed, in the order they were
-   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
-   a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
-   first fence of every queue, and the next ones while they are done. Within the ledger's own
-   allocator call it does nothing. */
+/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
+   Asks the first fence of every queue, and further fences of the queue as long as they are done.
+   Does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
-   of one queue of that type. */
+/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
+   fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
-   the destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
+   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
+   makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -16085,14 +16212,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
-   block. */
+/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
+   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
+   no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -16116,7 +16243,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
+   more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -16124,8 +16252,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
-   ends its block if it was the last. Returns the bytes credited. */
+/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
+   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
+   credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -16139,7 +16268,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has the fence frees it */
+    f->asker = NULL; /* if a block still has the fence, the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -16169,8 +16298,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
+   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
+   counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -16199,9 +16329,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
-   NULL: none is left. */
+/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
+   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
+   has not asked. NULL: no such fence is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -16237,8 +16367,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
-   and p->late get the call and the time at which the next one is. */
+/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
+   and p->late then get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -16259,10 +16389,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
-   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
-   one that asks. */
+/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
+   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
+   does nothing: no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -16296,8 +16426,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Copies the source of a move, after it has a side record: all memory is taken before anything
-   changes. */
+/* Gives the source of a move a side record, and copies what the destination takes over. So all
+   memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -16374,12 +16504,12 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* its bytes that may come off tickets */
+    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
-   ledger's own allocator call: that passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
+   the ledger's own allocator makes the call: such a call passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16394,13 +16524,14 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
+/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
+   thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
-   that nothing is held while the logger and the end of the call run host code. */
+/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
+   the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -16413,8 +16544,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
-   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
+   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
+   and sets that one to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16422,7 +16554,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
+   or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -16430,18 +16563,20 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
-   With `gone` NULL this function writes the line of MEMLORD_DEBUG, else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
+   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
+   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
+   MEMLORD_DEBUG; else its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
-   and logged. */
+/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
+/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
+   logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -16452,15 +16587,15 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
-        the rows and cells of its site and tag.
+     3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
+        up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block with more references only takes
-        one off. A block with fences becomes pending.
-     5. Count the free at its own site. Record the event, put the thread record back, write the line
-        of MEMLORD_DEBUG.
+        Both count before they leave the shard. A release of a block that has more references only
+        takes one reference off. A freed block with fences becomes pending.
+     5. Count a free at the site that called it. Record the event, put the thread record back, and
+        write the line of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
@@ -16481,8 +16616,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after it was settled: then the bytes count in full, or are
-   charged to none. */
+/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
+   bytes of the block count as new; without the account they are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -16525,14 +16660,14 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* mli_block_close may not be called */
+    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next such free is fast */
+        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -16553,6 +16688,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
+/* Records an alloc of which only the site is given. A refusal is counted and logged. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -16579,19 +16715,20 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
-   calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
-   tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of its
-   tags. */
+   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
+   is at least the sum of the balances of its tags (arena_tagged). A call changes a balance and the
+   counts in one stay inside a shard, so that no fork and no report sees one without the other.
+   Lock: the row lock of the device guards the balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances, and what it came to. */
+/* A change of balances that a call asks for, and then the change that was made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the row of the tag; 0: none */
-    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
+                               the device's balance allowed */
     uint64_t tag_out;       /* the part of `out` that came off the tag */
-    int over;               /* 1: the tags have more than the device now */
+    int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
 /* Changes the balance of a tag. Returns the bytes taken off it. */
@@ -16607,9 +16744,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
-   Two calls may find the tags over the device, and none misses it: each changes one of the two words
-   and then reads the other, all four seq_cst. */
+/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
+   balance. Two calls may together leave the tags with more bytes than the device. At least one of
+   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -16676,26 +16813,32 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
    it came from, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
+    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
-    unsigned n = 2;
-    memset(d, 0, 2 * sizeof *d);
+    unsigned n = 1;
+    memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    if (sites) {
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    }
     if (c->tag) {
-        memset(&d[2], 0, sizeof d[2]);
-        d[2].word2 = mli_word2_of(0, c->tag, 0);
-        n = 3;
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_word2_of(0, c->tag, 0);
     }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = c->in;
-    d[0].out = d[1].freed_here = c->out;
-    if (c->tag) {
-        d[2].in = c->in;
-        d[2].out = c->tag_out;
+    if (sites) {
+        d[1].in = d[1].out = c->in;
+        d[1].freed_here = c->out;
     }
+    if (c->tag) {
+        d[n - 1].in = c->in;
+        d[n - 1].out = c->tag_out;
+    }
+    d[0].in = c->in;
+    d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16738,7 +16881,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                          call.dev, 0, block.bytes, rows);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+    return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 
 /* -- public -- */
@@ -16762,19 +16905,20 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
-    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* The first keeps the stack of a detached block in its token. The second reads it there. */
+/* Keeps the stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
+/* Returns the stack that a token keeps. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -16784,10 +16928,10 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
-   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
-   logs both storages and records the event with its site. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
+   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
+   the end of the realloc writes a line with both storages, and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -16822,7 +16966,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack; 0: the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -16837,8 +16982,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     return mli_self.pick_row;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
-   records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
+   failed: the function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -16881,13 +17026,14 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
     return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
                                                                              : MEMLORD_E_DEVICE;
 }
+/* Checks the arguments of n blocks. Returns the error of the first block that has one. */
 static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
                                                  int opens) {
     memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -16895,7 +17041,8 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks by the first block that is at fault. */
+/* Counts and logs that a call with n blocks was refused. The message names the first block that is
+   at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -16912,16 +17059,17 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
-   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
-   more; or none, as the block that has its key is replaced. */
+/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
+   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
+   a track takes of a live key; else nothing, because the block replaces the one that has its
+   key. */
 typedef struct mli_hold {
-    uint64_t rows; /* its word2 */
-    int did;
+    uint64_t rows; /* the word2 of the block */
+    int did;       /* MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
-   number of blocks that hold memory. */
+/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+   the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -16947,9 +17095,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   Such a reference may by now be the last of its block: then the end of the block asks fences of
-   the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   A reference that the call holds may have become the last one of its block. The block then ends
+   here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -16965,7 +17113,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
+   placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -16987,9 +17136,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
-   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
-   that memory it counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
+   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
+   Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -17019,8 +17168,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
-   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
+   key. If the map has a live block under the key, the free will find that block, so the function
+   takes the expected free off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -17035,7 +17185,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all memory first, then records one block after the other. */
+/* Records n blocks or none: takes all the memory first, then records one block after another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -17067,8 +17217,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
-   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
+   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -17094,6 +17245,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
+/* Counts and logs that a call with a fence was refused. */
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
                                                  int how, memlord_result r,
@@ -17103,7 +17255,7 @@ static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device d
     return mli_refuse(lord, refuser, r, device,
                       fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
-/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
+/* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
@@ -17141,8 +17293,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
-   last one is returned. With MEMLORD_DEBUG logs one line for all. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -17167,7 +17320,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
+                                          free */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17179,11 +17333,12 @@ MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, 
     memlord_alloc_opts settled;
     memlord_result r;
     int open;
-    if (!lord) return MEMLORD_OK;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
     open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
     r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
-    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    if (r == MEMLORD_OK && !open)
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
     return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
                       settled.site);
 }
@@ -17234,7 +17389,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc. */
+/* Ends a realloc with its token. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -17253,8 +17408,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
+/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
+   the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -17305,8 +17460,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
-   that its fences hold it back from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
+   once: its fences then keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -17321,7 +17476,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -17338,8 +17493,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
-   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
+   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+   new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -17386,9 +17542,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. A source that is not live makes no device known. A
-   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
-   so is replaced, as by an alloc of a pending storage. */
+/* Moves a block to another device or storage. If the source is not live, the move makes no device
+   known. The fence is discarded if no block waits for it: because there is no source, or because
+   the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17414,9 +17570,9 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_debug_note_from(lord, from, from_storage);
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on its route and its destination. */
+/* Counts a copy on the route between its two devices, and on the device it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -17439,7 +17595,8 @@ static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, meml
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    const int source = /* 1: the source is at fault */
+        !mli_key_valid(from_storage) || !mli_type_valid(from);
     memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
@@ -17500,9 +17657,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
 /* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed;
-   it counts before it leaves the shard, except a free at the site of the free. Locks: none held at
-   the return. */
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
+   A call counts before it leaves the shard; only a free counts at its own site after that. Locks:
+   no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
@@ -17527,17 +17684,17 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         below the published part. A thread that only grows comes to this with every alloc.
      6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
         negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
+        result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
    its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared. A free's count is negative, too,
-   if a band check is due.
+   mli_home_store stores: with the slot's print set, or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts again on a way
-   that serves more:
+   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
+   again on a way that serves more:
      mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
@@ -17916,7 +18073,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
    close a record. */
 
-/* One invocation of a scope on one thread. */
+/* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
     uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
@@ -18179,8 +18336,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
-   counts that the thread was about to begin or to end is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or to end a scope, and then that scope is counted or is not. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -18208,6 +18365,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
+
+struct mli_scopes_state {
+    mli_u32 warned; /* 1: the first dropped scope was logged */
+};
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
@@ -18550,7 +18711,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
 
 static MLI_COLD void mli_scope_dropped(memlord *lord) {
     mli_loss_add(lord, MLI_LOST_scopes);
-    mli_drop_warn(lord, &lord->tags.warned_scope,
+    mli_drop_warn(lord, &lord->scopes->warned,
                   mli_scope_count(lord) > MEMLORD_MAX_SCOPES
                       ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
                         "how many"
@@ -18774,6 +18935,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
@@ -18960,7 +19122,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, 
    known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
+   */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -18976,7 +19139,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
+/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19356,26 +19519,6 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
     return mli_stats_of(lord, sel).peak;
 }
 
-MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
-    mli_out o;
-    uint32_t i, n;
-    mli_out_buffer(&o, buf, cap);
-    if (!lord) {
-        (void)mli_out_end(&o, cap);
-        return 0;
-    }
-    mli_put_str(&o, "memlord");
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        mli_stats_fill(lord, i, &s);
-        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
-                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
-                 s.live_blocks, s.peak);
-    }
-    return mli_out_end(&o, cap);
-}
-
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
     uint32_t i;
@@ -19423,8 +19566,8 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, the log of a failed request,
-   and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
+   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
    row, one at a time. */
 
 /* The record that lists show for the balance of a device's arena, which no block and no site
@@ -19433,8 +19576,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
-   that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
+   arena that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -19464,6 +19607,10 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    on another device, each name follows its device. Writes nothing for a list of sites that names
    none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+/* Returns how many percent of a device's live bytes a part is. The two may be of different moments:
+   it is at most 100. */
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
@@ -19521,7 +19668,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
-        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+        &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {
@@ -19549,6 +19696,40 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
         mli_take_off(&left, h->bytes);
     }
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+
+/* -- public -- */
+
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)"; a device without tags has no holder. */
+static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
+    mli_holder_list tags;
+    memlord_stats s;
+    mli_stats_fill(lord, dev, &s);
+    mli_holders_list(lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_putf(o, " %i %jo in %ju (peak %jo",
+             mli_device_code(mli_device_record_at(lord, dev)->device), s.allocated, s.live_blocks,
+             s.peak);
+    if (tags.named) {
+        mli_put_str(o, ", ");
+        mli_put_holder(lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, s.allocated));
+    }
+    mli_put_str(o, ")");
+}
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t dev;
+    mli_out_buffer(&o, buf, cap);
+    if (lord) mli_put_str(&o, "memlord");
+    for (dev = 1; lord && dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++) {
+        if (dev > 1) mli_put_str(&o, ",");
+        mli_put_summary(lord, &o, dev);
+    }
+    return mli_out_end(&o, cap);
 }
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
@@ -19786,8 +19967,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
+   the old strategy; NULL: there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -20233,7 +20414,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        /* a call may have compared its bytes with the old marks; the second pass sums them */
         if (!again) mli_barrier_threads(lord);
     }
 }
@@ -20254,7 +20435,7 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
     lord->start_pollers(lord, 0);
 }
 
@@ -20419,7 +20600,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
 
 /* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
    can share a page. */
@@ -20882,8 +21063,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
-   bytes. Walks nothing without a logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
+   `covered` are for the request itself. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
@@ -20904,7 +21085,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* and that for requests over the limit of their account */
+    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
@@ -21022,7 +21203,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -21044,7 +21225,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
+        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21158,7 +21339,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21386,7 +21567,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21535,7 +21716,9 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
+       */
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;
@@ -21677,9 +21860,9 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* what the slot is to hold */
+    mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
     struct mli_raise *raises;               /* the requests of this ledger that go on */
     uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
                           mapped until it is 0 */
@@ -21818,7 +22001,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -21871,7 +22054,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -22102,7 +22285,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, it leaves that to the next time. */
@@ -22242,7 +22425,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* who answered says whether it rests */
+    mli_slots_note(lord); /* the answers say who rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -22287,7 +22470,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
     if (!mli_u32_load(&state->open)) return;
-    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    (void)mli_u32_exchange(&state->open, 0); /* pairs with mli_helper_start */
     mli_lock_take(&state->lock);
     if (state->slot >= 0)
         mli_bell_ring(&state->page->bells[state->slot].rings);
@@ -22301,7 +22484,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     }
     if (state->slot >= 0)
         mli_slot_leave(state->page, state->slot, state->fd);
-    else if (state->page) /* the parent's */
+    else if (state->page) /* in a forked child: the page that its parent mapped */
         mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
@@ -23079,7 +23262,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -23160,7 +23343,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -23207,8 +23390,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
-        *r = MEMLORD_E_STATE;
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) {
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -23685,7 +23868,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
+    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -23737,7 +23920,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
+    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -24471,20 +24654,18 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i <= n; i++) {
-        const mli_account_record *a = mli_account_at(v->lord, i);
-        const uint32_t generation = mli_u32_load(&a->handle.generation);
-        const uint64_t word = mli_u64_load(&a->word);
-        if (!(generation & 1)) continue;
+        mli_account_record *a = mli_account_at(v->lord, i);
+        memlord_account_stat stat;
+        uint64_t held, tickets;
+        if (!mli_account_read_locked(a, &stat, &held)) continue;
         open++;
-        if (!mli_account_word_is(word, generation))
-            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
-            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   mli_account_bytes(a), mli_u64_load(&a->peak));
-        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+        if (stat.bytes > stat.peak)
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B",
+                                   stat.name, stat.bytes, stat.peak);
+        tickets = mli_verify_held(v, i, mli_u32_load(&a->handle.generation));
+        if (tickets != held)
             return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
-                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
-                                   mli_verify_held(v, i, generation));
+                                   stat.name, held, tickets);
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));
@@ -25310,9 +25491,9 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i <= mli_account_count(lord); i++) {
-        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
-        if (!mli_account_read_locked(b, &s)) continue;
+        uint64_t held;
+        if (!mli_account_read_locked(mli_account_at(lord, i), &s, &held)) continue;
         r->accounts++;
         if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
@@ -25777,10 +25958,6 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns the part of a device's live bytes in percent. */
-static double mli_share_of_live(uint64_t part, uint64_t live) {
-    return part < live ? mli_percent(part, live) : 100;
-}
 /* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
    has or could have. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
@@ -31311,8 +31488,8 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
-    mli_accounts_life,
     mli_limits_life,
+    mli_accounts_life,
     mli_scopes_life,
     mli_joint_life,
     mli_room_life,

@@ -12,13 +12,13 @@ struct setup {
     bool guarded; /* a strategy whose threshold is not reached; a base has no such row */
 };
 
-/* Bytes per live block. */
+/* The bytes that a contender takes per live block. */
 struct weight {
-    double worst, full, shrunk;
-    size_t worst_at;
+    double worst, full, shrunk; /* the most; with all blocks; with a tenth of them left */
+    size_t worst_at;            /* the number of blocks where it was the most */
 };
 
-/* Looks after every single insert, so just after every growth too. */
+/* Weighs a peer. Looks after every insert, so also right after every growth. */
 template <class Peer> weight weigh(Peer &p, size_t base, const std::vector<op> &blocks) {
     weight w = {0, 0, 0, 0};
     size_t n = 0, left = blocks.size();
@@ -40,7 +40,7 @@ template <class Peer> weight weigh(Peer &p, size_t base, const std::vector<op> &
 struct revision {
     std::unique_ptr<row> (*play)(const std::string &name, mix m, setup s);
     weight (*weigh)(setup s, const std::vector<op> &blocks);
-    double (*read_ns)(int threads); /* memlord_allocated, while so many threads have counts */
+    double (*read_ns)(int threads); /* of memlord_allocated, while so many threads have counts */
 };
 
 extern const revision present_revision, base_revision;

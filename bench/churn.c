@@ -8,12 +8,12 @@
     its block: mostly free and malloc, one time in 16 a realloc, one in 16 a calloc. Sizes are
     log-uniform from 16 B to 4 KiB, and the first bytes of each block are written, as a program
     would. The seed is fixed, so every run asks for the same sizes in the same order. Only the
-    replacing is timed. It runs `depth` calls deeper than it need, for tools that take stacks. One
-    line comes out:
+    replacing is timed. For tools that take stacks it runs `depth` calls deeper than it needs. It
+    prints one line:
 
         threads 1 live 100000 operations 4000000 ns_per_pair 61.7
 
-    where a pair is one replaced block, on the slowest of the threads.
+    A pair is one replaced block; the time is that of the slowest thread.
 */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>   /* errno: which argument was refused */
@@ -48,7 +48,7 @@ static void fill_sizes(void) {
     for (i = 0; i < SIZES; i++, size *= step) sizes[i] = (uint16_t)size;
 }
 
-/* xorshift64*: the generator must not be what is measured */
+/* Returns the next number of xorshift64*, which costs little beside what is measured. */
 static uint64_t next_random(uint64_t *state) {
     uint64_t x = *state;
     x ^= x >> 12;
@@ -64,7 +64,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* Answers what the slot holds from now on; NULL when memory is gone. */
+/* Replaces a block. Returns the new one; NULL: there is no memory. */
 static void *replace(void *block, size_t size, unsigned kind) {
     void *fresh;
     if (kind == 0) {
@@ -90,7 +90,7 @@ static void churn(worker *w, uint64_t operations) {
     }
 }
 
-/* Churns so many calls deeper. */
+/* Churns inside `depth` more calls. */
 static __attribute__((noinline)) void churn_deep(worker *w, uint64_t depth) {
     if (depth)
         churn_deep(w, depth - 1);
@@ -114,7 +114,7 @@ static void *work(void *user) {
     return NULL;
 }
 
-/* 0: not a number between low and high */
+/* Reads an argument; 0: it is no number from low to high. */
 static uint64_t argument(int argc, char **argv, int at, uint64_t low, uint64_t high,
                          uint64_t otherwise) {
     char *end;
@@ -125,13 +125,13 @@ static uint64_t argument(int argc, char **argv, int at, uint64_t low, uint64_t h
     return errno || *end || value < low || value > high ? 0 : value;
 }
 
-/* Answers how many threads ran to their end. */
+/* Returns how many threads ran to their end. */
 static uint64_t run(worker *workers, uint64_t threads) {
     uint64_t i;
     for (i = 0; i < threads; i++) {
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i])) {
             (void)fprintf(stderr, "churn: no thread %u\n", (unsigned)i);
-            exit(1); /* those started wait at the barrier for ever */
+            exit(1); /* the threads that have started wait at the barrier for ever */
         }
     }
     for (i = 0; i < threads && !pthread_join(workers[i].thread, NULL); i++) {}

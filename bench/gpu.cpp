@@ -27,12 +27,12 @@
 
 namespace {
 
-memlord *lord; /* these three are of the part */
+memlord *lord; /* with the next two: of the part that runs in this process */
 cudaStream_t stream;
 cudaMemPool_t pool;
-int steps = 200000; /* of the scaling, a thread; bench_gpu short: fewer */
+int steps = 200000; /* pairs of each thread in the part on scaling; fewer in bench_gpu short */
 const char *only = ""; /* part of the names of the parts that run */
-int *missed; /* aims, of all parts: the processes share it */
+int *missed; /* how many aims all parts have missed, in memory that their processes share */
 
 double now_ns() {
     using namespace std::chrono;
@@ -63,12 +63,13 @@ void one(const char *name, const std::vector<double> &ns) {
 struct pair_of_calls {
     const char *alloc, *release;
     int count;
-    double most; /* of either call, in %; 0: no aim */
+    double most; /* the aim: what wrapping may add to either call, in %; 0: no aim */
     std::function<bool(memlord *, void **, int)> make;
     std::function<bool(memlord *, void *)> give;
 };
 
-/* The difference is taken in each round: the calls themselves vary by more than it. */
+/* Prints what wrapping adds. The difference is taken in each round, as the calls themselves vary
+   from round to round by more than that. */
 void print(const char *name, const std::vector<double> ns[2], double most) {
     std::vector<double> more;
     for (size_t i = 0; i < ns[0].size(); i++) more.push_back(ns[1][i] - ns[0][i]);
@@ -177,7 +178,7 @@ void memory_of_the_host() {
              [](memlord *l, void *p) { return !memlord_cuda_host_unregister(l, p, nullptr); }});
 }
 
-/* Nothing is waited for, so that what is left is the call. */
+/* Measures calls that wait, where there is nothing to wait for, so that only the call is left. */
 void waiting() {
     cudaEvent_t event;
     must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess, "an event");
@@ -195,7 +196,8 @@ void waiting() {
     must(cudaEventDestroy(event) == cudaSuccess, "an event");
 }
 
-/* The graph's end is in the end of its capture, bare and wrapped. */
+/* Measures captures. The time of an end of capture has the end of its graph in it, bare and
+   wrapped. */
 void capturing() {
     static cudaStream_t streams[32];
     for (cudaStream_t &s : streams)
@@ -226,7 +228,7 @@ void capturing() {
 
 /* -- what is not a wrapped call -- */
 
-/* Keeps a stream busy: a host function that returns once it is told to. */
+/* A host function that keeps its stream busy until `held` is 0. */
 std::atomic<int> held{0};
 void CUDART_CB hold(void *) {
     while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -279,7 +281,7 @@ void books_of_a_stream() {
     one("free_async_after: the same, and freed", after);
 }
 
-/* One alloc and free of another device's, beside frees that wait for four streams. */
+/* Measures an alloc and a free on another device, while frees wait for four streams. */
 void pairs_beside_pending_frees() {
     enum { STREAMS = 4, ROUNDS = 31, PAIRS = 20000 };
     cudaStream_t streams[STREAMS];
@@ -316,7 +318,7 @@ void pairs_beside_pending_frees() {
         must(!memlord_cuda_stream_destroy(lord, s, nullptr), "a stream");
 }
 
-/* A collection of what a pool keeps: the trim is the driver's. */
+/* Measures a collection of what a pool keeps, with the driver's trim in it. */
 void collecting() {
     size_t unused = 0, all = 0;
     must(cudaMemGetInfo(&unused, &all) == cudaSuccess, "the device's memory");
@@ -340,8 +342,8 @@ void collecting() {
     }
 }
 
-/* What a poller with bands costs the calls beside it: it samples ten times a second at most, and
-   its sample asks the device. */
+/* Measures what a poller with bands costs the calls beside it. It samples at most ten times a
+   second, and a sample asks the device. */
 void pairs_beside_a_band() {
     enum { ROUNDS = 31, PAIRS = 2000 };
     std::vector<double> ns[2], books[2];
@@ -415,7 +417,7 @@ void part(const char *name, int seconds, void (*run)()) {
                                                                                  : "see above");
 }
 
-/* Each thread its own 1,000 blocks; ns of a pair on each of them. */
+/* Returns the ns of a pair while n threads make pairs, each with 1,000 blocks of its own. */
 template <class Open, class Close> double threads_ns(int n, Open open, Close close) {
     enum { LIVE = 1000 };
     std::vector<std::thread> crowd;
@@ -449,8 +451,9 @@ template <class Peer> double peer_ns(int n) {
 }
 
 #if PEER_TBB
-/* TBB's hash of an integer is the integer, of which it takes the low bits: those of memory that is
-   allocated by pages are all the same, and its table a list. Another hash is what one would use. */
+/* TBB takes the low bits of an integer as its hash. Those of memory that is allocated by pages are
+   all the same, and the table would be a list: a user would set another hash, as this class
+   does. */
 struct mixed_tbb : tbb_map<std::allocator> {
     static uint64_t mix(uint64_t key) {
         key *= 0x9e3779b97f4a7c15u;
@@ -499,7 +502,7 @@ void scaling() {
 
 } // namespace
 
-/* bench_gpu [short] [TEXT] */
+/* bench_gpu [short] [TEXT]: runs the parts whose names contain TEXT */
 int main(int argc, char **argv) {
     const bool quick = argc > 1 && !std::strcmp(argv[1], "short");
     if (quick) steps /= 20;

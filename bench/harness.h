@@ -33,8 +33,8 @@ inline void relax() {
 #endif
 }
 
-/* Threads that live as long as the bench, one to a processor: a contender that remembers
-   which thread owns what sees the same two for ever, as it would in a server. */
+/* Two threads that live as long as the bench, each on a processor of its own: a contender that
+   remembers which thread owns what sees the same two all the time, as in a server. */
 class crew {
 public:
     crew() {
@@ -52,9 +52,9 @@ public:
     }
     int size() const { return static_cast<int>(threads_.size()); }
 
-    /* Runs job(0) .. job(n - 1), begun together; answers from the first start to the last
-       end, in ns. One thread alone waits for nobody, so its own processor time is taken: what
-       else runs on a busy machine is then not in it. */
+    /* Runs job(0) .. job(n - 1), which begin together. Returns the ns from the first start to the
+       last end. One thread alone waits for nobody: of it the processor time is taken, so that what
+       else runs on a busy machine is not in it. */
     double run(int n, std::function<void(int)> job) {
         ready_ = 0;
         post(n, std::move(job));

@@ -3,12 +3,12 @@
     instructions
 
         instructions ROW LIVE PAIRS
-        instructions rows               the rows, with the live blocks of each
+        instructions rows               prints the rows, with the live blocks of each
 
     A ledger with LIVE blocks makes the pairs of one row. Two runs that differ in PAIRS differ by
-    the instructions of the pairs, and the row `the loop` says what those of the loop are: run.sh
-    does both sums. Keys are those of a heap of blocks of 16 B to 4 KiB, but the same in every run.
-    Compiled twice where there is a base, as books.cpp is.
+    the instructions of these pairs, and the row `the loop` tells how many of them are the loop's:
+    run.sh computes both. Keys are those of a heap of blocks of 16 B to 4 KiB, the same in every
+    run. Compiled twice where there is a base, as books.cpp is.
 */
 #include <stdint.h>
 #include <stdio.h>  /* the rows */

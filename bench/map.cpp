@@ -1,5 +1,5 @@
-/* The map bench: MemLord beside the maps a host would otherwise use, in one process and turn
-   about. README.md says what is measured and how to read it. */
+/* The map bench: MemLord beside the maps that a host would otherwise use, in one process, in turn.
+   README.md says what is measured and how to read it. */
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -30,7 +30,7 @@ public:
     }
 
 private:
-    /* Below zero says that it was not measured, which is not the same as held. */
+    /* Notes a demand. `is` below 0: it was not measured, which is not the same as met. */
     void put(const std::string &what, const char *sign, double limit, double is,
              const char *unit, bool holds) {
         if (!file_) return;
@@ -65,7 +65,7 @@ public:
     int add(const char *name, unsigned modes, mix m, typename row_of<Peer>::maker make) {
         return add(std::make_unique<row_of<Peer>>(name, m, make), modes);
     }
-    /* The row of the base is played right after the one it is compared with. */
+    /* Adds a row, and that of the base, which is played right after it. */
     int add_lord(const std::string &name, unsigned modes, mix m, setup s) {
         int a = add(present_revision.play(name, m, s), modes);
         if (has_base && !s.guarded) {
@@ -102,12 +102,12 @@ private:
     std::vector<std::unique_ptr<row>> rows_;
     std::vector<unsigned> modes_;
     std::vector<int> bases_; /* of each row, the row of the base beside it */
-    trace traces_[MODES];    /* the first thread's, the second's, that of the pair */
+    trace traces_[MODES];    /* of the first thread, of the second, of the two together */
     ring ring_;
     int empty_ = -1, empty_slots_ = -1;
 };
 
-/* sites, tagged, exact, guarded */
+/* The members of a setup: sites, tagged, exact, guarded. */
 static const setup with_sites = {true, false, false, false}, tagged = {false, true, false, false};
 static const setup exact = {false, false, true, false}, guarded = {false, false, false, true};
 static const setup sites_and_tag = {true, true, false, false};
@@ -135,7 +135,7 @@ void contest::add_all(bool everything) {
     add_peer<stb_hashmap>("mutex + stb_ds hm", maps);
 #endif
 #if PEER_TBB
-    /* its default hash keeps the low bits: multiples of 2 MiB all fall into one bucket */
+    /* The default hash keeps the low bits, so that multiples of 2 MiB all fall into one bucket. */
     if (plan_.kind != ALIGNED)
         add_peer<tbb_map<std::allocator>>("tbb concurrent_hash_map", maps);
 #endif
@@ -159,8 +159,8 @@ static uint64_t synthetic(keys kind, size_t i) {
     return kind == ALIGNED ? (uint64_t)(i + 1) << 21 : i + 1;
 }
 
-/* On threads made for it: the bench's own may hold blocks of each other's arenas, cached when
-   one freed for the other, and then the two records would share addresses. */
+/* Records the traces on threads of their own. The bench's threads may hold blocks of each other's
+   arenas, cached when one freed for the other, and the two records would share addresses. */
 void contest::record_all() {
     size_t steps = plan_.rounds * (plan_.warm + plan_.timed);
     std::unique_ptr<heap> alive[MODES];
@@ -180,7 +180,8 @@ void contest::record_all() {
     malloc_trim(0);
 }
 
-/* Every thread brings in its own blocks, so that a map which keeps them apart can. */
+/* Fills the containers of a row. Each thread brings in its own blocks, so that a map that keeps the
+   blocks of threads apart can do so. */
 void contest::open(row &r, unsigned modes) {
     for (int m = ALONE; m < MODES; m++) {
         if (!(modes >> m & 1)) continue;
@@ -209,7 +210,8 @@ double contest::round(row &r, mode m, range steps) {
     return ns / static_cast<double>(n);
 }
 
-/* Warms the caches, then measures; slow contenders get fewer steps, not a longer run. */
+/* Plays a row: warms the caches, then measures. A slow contender gets fewer steps, so that its turn
+   does not take longer. */
 void contest::turn(row &r, mode m) {
     const double budget_ns = 20e6;
     size_t from = r.at[m], begin = from + plan_.warm;
@@ -240,7 +242,8 @@ static uint64_t live_bytes(const trace &t, size_t steps) {
     return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0));
 }
 
-/* A contender that lost a block on the way would be fast for the wrong reason. */
+/* Checks that all contenders have the same books: one that lost blocks would be fast for the wrong
+   reason. */
 bool contest::agree(mode m) const {
     bool all = true;
     for (size_t i = 0; i < rows_.size(); i++) {
@@ -262,14 +265,15 @@ bool contest::agree(mode m) const {
 
 /* -- numbers out of it -- */
 
-/* What the loop costs without a contender in it is taken off, from all alike. */
+/* Returns the ns of a pair in a round, less what the loop takes without a contender. */
 double contest::net(int a, mode m, size_t i) const {
     int loop = a == glibc ? empty_slots_ : empty_;
     double ns = rows_[a]->ns[m][i];
     return a == empty_ || a == empty_slots_ ? ns : std::max(0.01, ns - median(rows_[loop]->ns[m]));
 }
 
-/* Each round gives a ratio of neighbours in time; the median of those is what is said. */
+/* Returns how many times the time of another contender one takes: the median over the rounds, each
+   of which compares two turns that are close in time. */
 double contest::against(int a, int b, mode m) const {
     std::vector<double> v;
     if (!has(a, m) || !has(b, m)) return -1;
@@ -428,8 +432,8 @@ static void check(const contest &c, const plan &p, demands &must) {
     if (has_base) check_base(c, at, most.base, must);
 }
 
-/* Four containers for each contender, and a heap to record: what /proc says is free. Two more
-   contenders with a base. */
+/* Returns whether /proc says that there is memory for millions of blocks: four containers for each
+   contender, and a heap to record. With a base there are two contenders more. */
 static bool room_for_millions() {
     unsigned long long kib = 0;
     char line[128];

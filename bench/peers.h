@@ -1,10 +1,10 @@
-/* The peers of the map bench. Each does what MemLord does for a call: an entry with bytes,
-   device, site, tag and references; bytes and counts allocated and freed per device, and the
-   peak; a stale entry under a new address closed, an unknown free noticed.
+/* The peers of the map bench. Each does what MemLord does for a call: it keeps an entry with bytes,
+   device, site, tag and references, and for each device the bytes and counts allocated and freed,
+   and the peak. It ends a stale entry under a new address, and notices an unknown free.
 
-   To add one: a map with try_emplace, find, end and erase goes into locked_map; anything else
-   is a class with the members of `keyed`, opens, closes and state. Then a line in map.cpp's
-   list of rows, and one in its list of sizes. */
+   To add a peer: a map with try_emplace, find, end and erase goes into locked_map; anything else
+   is a class with the members of `keyed`, opens, closes and state. It also needs a line in the list
+   of rows of map.cpp, and one in its list of sizes. */
 #ifndef BENCH_PEERS_H
 #define BENCH_PEERS_H
 
@@ -32,7 +32,7 @@
 
 enum { MAX_DEVICES = 128, TAG = 3 };
 
-/* MemLord is called through a function, and so are they. */
+/* MemLord is called through a function, and so are its peers. */
 #define NOINLINE __attribute__((noinline))
 
 /* -- bytes, counted alike for every contender: what the heap really gave, its header too -- */
@@ -89,16 +89,16 @@ struct alignas(64) account {
     }
 };
 
-/* What a contender says at the end; all must say the same. */
+/* The books of a contender at the end, which must be the same for all. */
 struct verdict {
     bool keeps_books;
     uint64_t live_bytes, allocs, frees, odd;
 };
 
-/* Keys come from the trace; only a real heap brings its own. */
+/* A contender whose keys come from the trace, as those of all but the real heap do. */
 struct keyed {
     static uint64_t leaves(const op &o, uint32_t) { return o.freed; }
-    void enter() {} /* before and after a thread's run of calls */
+    void enter() {} /* called before a thread's run of calls, as leave is after it */
     void leave() {}
 };
 
@@ -297,8 +297,8 @@ private:
     std::vector<void *> at_;
 };
 
-/* The loop itself, to be subtracted. With slots it also reads and writes the host's own
-   pointers, as the loop around the real heap has to. */
+/* The loop without a contender, whose time is subtracted from the others'. With slots it also reads
+   and writes the host's own pointers, as the loop around the real heap has to. */
 template <bool Slots> class nothing {
 public:
     explicit nothing(size_t blocks) : at_(Slots ? blocks : 0) {}

@@ -19,7 +19,7 @@ enum { MOST_ROUNDS = 25, BLOCKS = 100000, EVENTS = 100000, DEVICES = 64 };
 
 static int rounds = MOST_ROUNDS;
 
-/* In this thread's processor time: what else runs on a busy machine is not in it. */
+/* Returns this thread's processor time: what else runs on a busy machine is not in it. */
 static double now_ns(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -56,7 +56,7 @@ static void counted_free(void *user, void *ptr, size_t size) {
 static memlord *lord;
 static uint32_t next;
 
-/* Opens the ledger with so many live blocks, as one that counts sites, or not. */
+/* Opens the ledger, and makes so many live blocks. */
 static void open_ledger(uint64_t blocks, uint32_t flags) {
     memlord_desc desc;
     uint64_t i;
@@ -83,7 +83,7 @@ static void scope_with_a_pair(void) {
         (void)memlord_free(lord, memlord_device_cpu(), BASE - 64, NULL);
     }
 }
-static memlord_context empty, nested; /* of fibres: with nothing, and two tags and two scopes, open */
+static memlord_context empty, nested; /* with nothing open; with two tags and two scopes open */
 static void swap_empty(void) { (void)memlord_context_swap(lord, &empty); }
 static void swap_nested(void) { (void)memlord_context_swap(lord, &nested); }
 static void open_contexts(void) {
@@ -181,7 +181,7 @@ static size_t random_size(void) {
     return least + random_number() % least;
 }
 
-/* Replaces blocks of a real heap at random and keeps the record: addresses that a counter makes
+/* Replaces blocks of a real heap at random, and records the addresses: those that a counter makes
    would never meet in the map. */
 static void record_pairs(uint64_t blocks) {
     int i;
@@ -206,8 +206,8 @@ static double batch_recorded(uint64_t blocks) {
     return batch_ns(pair_recorded, PAIRS);
 }
 
-/* `full`: with sites and a tag. Without them a pair is little more than the time stamps of its two
-   events. */
+/* Measures pairs with and without events. With `full` they have sites and a tag; without these a
+   pair is little more than the time stamps of its two events. */
 static void measure_events(uint64_t blocks, int full, const char *name) {
     double off[MOST_ROUNDS], on[MOST_ROUNDS], ratio[MOST_ROUNDS];
     memlord_stats stats;
@@ -264,7 +264,7 @@ static void measure_report(memlord_format format, const char *name) {
                  (double)written / 1048576, (double)extra / 1048576);
 }
 
-/* `page`: where the last report is kept for a browser. */
+/* Measures each report. The last one, HTML, is kept as the file `page`, for a browser. */
 static void measure_reports(const char *page) {
     int i;
     (void)printf("\nReports%-29s %8s %8s %8s\n", "", "ms", "MiB out", "MiB used");

@@ -93,7 +93,7 @@ fi
 
 # -- demands --
 
-# demand WHAT SIGN LIMIT MEASURED UNIT; MEASURED is - when it was not
+# demand WHAT SIGN LIMIT MEASURED UNIT: notes a demand; MEASURED is - if nothing was measured
 demand() {
     awk -v what="$1" -v sign="$2" -v limit="$3" -v is="$4" -v unit="$5" 'BEGIN {
         if (is == "-") verdict = "NOT MEASURED"
@@ -120,7 +120,7 @@ no_base() {
     exit 2
 }
 
-# Takes the header of that revision out of git.
+# Takes the header of the base out of git.
 find_base() {
     git rev-parse --git-dir >/dev/null || no_base 'this is no git checkout'
     commit=$(git rev-parse --verify --quiet "$base^{commit}") || no_base 'no such revision'
@@ -130,7 +130,7 @@ find_base() {
 
 # -- the map --
 
-# build_lord SUFFIX FLAG...: a library and its rows, of the present header or the base's
+# build_lord SUFFIX FLAG...: builds a library and its rows, of the present header or of the base's
 build_lord() {
     suffix=$1
     shift
@@ -139,7 +139,7 @@ build_lord() {
             -o $out/books$suffix.o
 }
 
-# One that knows no MEMLORD_PREFIX would call the present library, and seem to be as fast.
+# A base that knows no MEMLORD_PREFIX would call the present library, and seem to be as fast.
 build_base() {
     build_lord _base -I. -DMEMLORD_PREFIX=base -DBENCH_BASE=1 \
         -DBENCH_MEMLORD_H="\"../$base_h\"" &&
@@ -163,7 +163,8 @@ build_map() {
 
 # -- instructions --
 
-# What counts the instructions of a process: the processor where it lets us, else callgrind.
+# Chooses what counts the instructions of a process: the processor, if it may be asked, else
+# callgrind.
 find_counter() {
     counter=
     if perf stat -x, -e instructions:u -o "$runs/perf" true 2>/dev/null && grep -q '^[0-9]' "$runs/perf"; then
@@ -175,7 +176,7 @@ find_counter() {
     fi
 }
 
-count_of() { # PROGRAM...: the instructions of a process
+count_of() { # PROGRAM...: prints the instructions of a process
     case $counter in
     perf) perf stat -x, -e instructions:u -o "$runs/perf" "$@" && sed -n 's/^\([0-9]*\),.*/\1/p' "$runs/perf" ;;
     callgrind)
@@ -185,8 +186,9 @@ count_of() { # PROGRAM...: the instructions of a process
     esac
 }
 
-# per_pair PROGRAM ROW LIVE: of two runs, so that what comes before the pairs is not in it. The first
-# makes so many pairs that the tables have grown.
+# per_pair PROGRAM ROW LIVE: prints the instructions of a pair. It takes the difference of two runs,
+# so that what comes before the pairs is not in it. The first run makes so many pairs that the
+# tables have grown.
 per_pair() {
     least=$(($3 > 5000 ? $3 : 5000))
     few=$(count_of "$1" "$2" "$3" $least)
@@ -226,12 +228,12 @@ bench_strategy() {
 
 # -- the allocators of C++ --
 
-median_of() { # FILE COLUMN NAME: of the lines that begin with it
+median_of() { # FILE COLUMN NAME: prints the median of a column, over the lines that begin with NAME
     awk -F '\t' -v c="$2" -v name="$3" '$1 == name { print $c }' "$1" | sort -n |
         awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "-" }'
 }
 
-# Five processes, for each is one placement of the tables and of the code.
+# Five processes run, as each places the tables and the code at other addresses.
 bench_cpp() {
     $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread bench/cpp.cpp $out/lord.o -o $out/cpp
     for n in 1 2 3 4 5; do $out/cpp; done >"$runs/cpp"
@@ -296,8 +298,8 @@ library() {
         awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
-# memlord_with TOOL PROGRAM...: under the interposer as it is by default, or with one frame or every
-# stack
+# memlord_with TOOL PROGRAM...: runs a program under the interposer, as it is by default, with one
+# frame, or with every stack
 memlord_with() (
     case $1 in
     memlord-frame) export MEMLORD_STACK_DEPTH=0 ;;
@@ -308,7 +310,7 @@ memlord_with() (
     exec "$@"
 )
 
-# churn_with TOOL THREADS LIVE OPERATIONS: one run, its ns per pair
+# churn_with TOOL THREADS LIVE OPERATIONS: runs churn once, and prints its ns per pair
 churn_with() {
     tool=$1
     shift
@@ -392,12 +394,12 @@ bench_churn() { # THREADS LIVE ROUNDS LIMIT
     done
 }
 
-# ratio_of TOOL OTHER: the median over the rounds of the ratio of two tools' times
+# ratio_of TOOL OTHER: prints the ratio of the times of two tools, the median over the rounds
 ratio_of() {
     if [ -s "$runs/$1" ] && [ -s "$runs/$2" ]; then summary "$runs/$1" "$runs/$2" x | awk '{ print $NF }'; else echo -; fi
 }
 
-# seconds PROGRAM...: the time of a whole process, its output dropped
+# seconds PROGRAM...: prints the time of a whole process, and drops its output
 seconds() {
     begun=$(date +%s%N)
     "$@" >/dev/null 2>&1
@@ -414,7 +416,7 @@ whole_with() { # TOOL PROGRAM...: milliseconds
     esac
 }
 
-# Stacks: of a sample, of every alloc, and heaptrack's, which are of every alloc.
+# Measures stacks: MemLord's of a sample and of every alloc, and heaptrack's of every alloc.
 bench_stacks() {
     stack_tools="bare memlord-frame memlord memlord-all"
     ! command -v heaptrack >/dev/null || stack_tools="$stack_tools heaptrack"
@@ -443,7 +445,7 @@ short_with() ( # TOOL PROGRAM...
     exec "$@"
 )
 
-# The interposer as it is by default, its report on stderr dropped, on programs that end at once.
+# Measures the interposer as it is by default on programs that end at once. Drops its report.
 bench_short() {
     python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it
     n=0
@@ -486,8 +488,8 @@ bench_tools() {
 
 # -- sizes --
 
-# Code and constants. The unwind tables, a fifth more, are a matter of the host's flags
-# (-fno-asynchronous-unwind-tables) and touched by no call.
+# The size of code and constants. Unwind tables, a fifth more, are left out: whether they are there
+# is up to the host's flags (-fno-asynchronous-unwind-tables), and no call touches them.
 text_of() {
     size -A "$1" | awk '$1 ~ /^\.(text|rodata)/ { sum += $2 } END { print sum + 0 }'
 }
@@ -495,18 +497,18 @@ tables_of() {
     size -A "$1" | awk '$1 ~ /^\.eh_frame/ { sum += $2 } END { print sum + 0 }'
 }
 
-# parts OBJECT FLAGS...: the implementation, a section for each function
+# parts OBJECT FLAGS...: compiles the implementation with a section for each function
 parts() {
     object=$1
     shift
     $cc -std=c99 -O2 -pthread -ffunction-sections -fdata-sections "$@" -c bench/lord.c -o "$object"
 }
 
-# The public functions of an object but those that write a report.
+# Prints the public functions of an object but those that write a report.
 core_calls() {
     nm "$1" | awk '$2 == "T" && $3 !~ /^memlord_(write|save|save_at_exit|request_save|export_start)$/ { print $3 }'
 }
-# Those that a program of the twelve calls makes.
+# Prints the public functions that the program of the twelve calls uses.
 twelve_calls() {
     $cc -std=c99 -O2 -pthread -c bench/twelve.c -o $out/twelve.o
     nm $out/twelve.o | awk '$1 == "U" && $2 ~ /^memlord_/ { print $2 }'
@@ -519,7 +521,7 @@ kept_text() {
     text_of "$2"
 }
 
-# demand_size WHAT LIMIT BYTES; the limit is in KiB, none: no demand
+# demand_size WHAT LIMIT BYTES: prints a size, and notes its demand: LIMIT in KiB, or none
 demand_size() {
     printf '%-44s %9s  %6s KiB\n' "$1" "$3" "$(awk "BEGIN { printf \"%.1f\", $3 / 1024 }")"
     [ -z "$2" ] || demand "code: $1" '<=' "$2" "$(awk "BEGIN { printf \"%.1f\", $3 / 1024 }")" ' KiB'
@@ -548,8 +550,8 @@ bench_size() {
     size_modules
 }
 
-# Each module of src/ as an object of its own. Their sum is not that of the whole: a function of
-# another module is not inlined, and strings are not shared.
+# Prints the size of each module of src/, as an object of its own. Their sum is not the size of the
+# whole: functions of other modules are not inlined, and strings are not shared.
 size_modules() {
     make -s CC="$cc" build/modules/memlord.o >/dev/null
     printf '\nBytes of code by module, each an object of its own (gcc -O2: code and constants)\n'

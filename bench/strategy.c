@@ -1,7 +1,7 @@
 /*
     strategy.c - what reservations, capacity, retire and pollers cost the thread that calls
 
-    MEMLORD_BENCH_QUICK=1: fewer rounds. What a strategy costs alloc and free is map.cpp's.
+    MEMLORD_BENCH_QUICK=1: fewer rounds. map.cpp measures what a strategy costs alloc and free.
 */
 #define _GNU_SOURCE       /* RUSAGE_THREAD */
 #include <pthread.h>      /* a second thread; a mutex for scale */
@@ -42,7 +42,7 @@ static memlord *lord;
 static memlord_device device;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Each answers how often it was not told what it should be. */
+/* Each of these returns how many of its calls returned something unexpected. */
 static int nothing(uint64_t storage) { return storage == 0; }
 
 static int mutex_pair(uint64_t storage) {
@@ -129,10 +129,11 @@ typedef struct batch {
     double ns;
 } batch;
 
-/* In this thread's processor time: what else runs on a busy machine is not in it. */
+/* Times a batch of calls, in this thread's processor time: what else runs on a busy machine is not
+   in it. */
 static void *play(void *user) {
     batch *b = (batch *)user;
-    call_fn volatile hidden = b->of->fn; /* called as a library is: through a function */
+    call_fn volatile hidden = b->of->fn; /* so that it is called as a library is, and not inlined */
     call_fn fn = hidden;
     int bad = 0;
     uint64_t begun;
@@ -236,11 +237,11 @@ static void measure(void) {
 
 typedef struct span {
     double mean_ns, longest_ms;
-    long waits; /* the thread gave up its processor of its own accord */
+    long waits; /* how often the thread gave up its processor of its own accord */
     uint64_t oldest_ns;
 } span;
 
-/* A second of pairs, with a look at the capacity after every 16. */
+/* Runs pairs for a second, and reads the capacity after every 16. */
 static span second_of_pairs(void) {
     span s = {0, 0, 0, 0};
     struct rusage before, after;
@@ -274,8 +275,9 @@ static void print_span(const char *name, const span *s) {
                  (double)s->oldest_ns / 1e6);
 }
 
-/* Its sample is always older than the interval, and most of the time one is being taken. What
-   others do to this thread is as good as never in all the seconds; a wait of ours would be. */
+/* Measures calls beside a source whose sample is always older than the interval, and which is in
+   the middle of another sample most of the time. Of the seconds the best one counts: what other
+   programs do to this thread is hardly in all of them, but a wait of MemLord's would be. */
 static void measure_source(void) {
     int i;
 

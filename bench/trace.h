@@ -1,4 +1,4 @@
-/* What the map bench replays: addresses a real heap handed out under random churn. */
+/* What the map bench replays: addresses that a real heap handed out under random churn. */
 #ifndef BENCH_TRACE_H
 #define BENCH_TRACE_H
 
@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-/* One step: a block ends and another takes its place. 16 bytes, so that reading the trace
-   takes as little of the cache as it can from the table under test. */
+/* One step: a block ends and another takes its place. It has 16 bytes, so that reading the trace
+   takes as little of the cache as possible from the table under test. */
 struct op {
     uint64_t freed : 48;
-    uint64_t who : 16; /* 0..1023: picks the device and the site */
+    uint64_t who : 16; /* 0 to 1023: chooses the device and the site */
     uint64_t opened : 48;
     uint64_t bytes : 16;
 };
@@ -21,7 +21,7 @@ struct op {
 enum : uint64_t { ADDRESS = (uint64_t(1) << 48) - 1, WHO = 1023 };
 
 struct trace {
-    std::vector<op> fill;         /* the blocks live at the start; `freed` is unused */
+    std::vector<op> fill;         /* the blocks that are live at the start; `freed` is not used */
     std::vector<op> churn;
     std::vector<uint32_t> slots;  /* which block of the host each step replaces */
     uint32_t first_slot = 0;
@@ -44,9 +44,9 @@ private:
     uint64_t x_;
 };
 
-/* The live blocks of one thread. With a delay the real free of a block comes that many
-   steps late: a replay that hands frees to another thread may then run ahead of it by as
-   many steps without meeting an address that is used again. */
+/* The live blocks of one thread. With a delay the real free of a block comes so many steps late: a
+   replay that hands frees to another thread may then run ahead of that thread by as many steps,
+   and meets no address that is used again. */
 class heap {
 public:
     heap(size_t live, size_t delay, uint64_t seed)
@@ -86,9 +86,9 @@ private:
     dice random_;
 };
 
-/* Records on the calling thread, so from its arena. The heap is aged first: a fresh one hands
-   out addresses in order, as no program that runs for a while sees them. It is handed
-   back alive: once freed, its addresses may turn up in another thread's record. */
+/* Records a trace on the calling thread, so from the arena of that thread. The heap is aged first:
+   a fresh heap hands out addresses in order, which no program sees that has run for a while. The
+   heap is returned alive, as addresses that are freed may turn up in another thread's record. */
 inline std::unique_ptr<heap> record(trace &t, size_t live, size_t steps, size_t delay,
                                     uint64_t seed) {
     auto h = std::make_unique<heap>(live, delay, seed);
@@ -105,8 +105,8 @@ inline std::unique_ptr<heap> record(trace &t, size_t live, size_t steps, size_t 
     return h;
 }
 
-/* The same churn over keys that are no heap addresses: key(0), key(1), ... A block takes any
-   key that is not live. */
+/* Records the same churn over keys that are no heap addresses: key(0), key(1), ... A block takes
+   any key that is not live. */
 template <class Key> void record_keys(trace &t, size_t live, size_t steps, Key key, uint64_t seed) {
     dice random(seed);
     std::vector<uint64_t> at(live), dead(live);

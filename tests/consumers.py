@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""consumers.py WHAT DIRECTORY: reads a file of tests/consumers.c as its consumers do, and says
-nothing when all that must hold of it does. WHAT is pickle, json, csv, folded or heaptrack."""
+"""consumers.py WHAT DIRECTORY: reads a file that tests/consumers.c wrote, as the tools that it is for
+do, and prints nothing if the file is right. WHAT is pickle, json, csv, folded or heaptrack."""
 import collections
 import csv
 import json
@@ -68,8 +68,8 @@ def check_folded():
         assert frame in frames, frame
 
 
-# heaptrack_print -F has written what is allocated and what leaks, by stack. It adds stacks up in
-# 32 bits in some versions; its own summary has three digits.
+# heaptrack_print -F has written what is allocated and what leaks, by stack. Some versions add stacks
+# up in 32 bits; the summary of heaptrack_print has three digits.
 def check_heaptrack():
     units = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     seen = {}
@@ -84,7 +84,7 @@ def check_heaptrack():
     assert near(seen["peak heap memory consumption"], stats["peak"]), seen
     calls = seen["calls to allocation functions"]
     same("calls", calls, stats["allocs"])
-    # to the byte: as the file itself adds up
+    # compared to the byte: the sums of the file itself
     played = heaptrack_report.read(open(path("heaptrack"), "rb").read())
     same("live", played["live"], stats["allocated"])
     same("peak", played["peak"], stats["peak"])

@@ -379,7 +379,7 @@ verdict $? "ends: a report of each that ends by _exit, quick_exit or _Exit, of v
 wait $unread
 verdict $? 'a program ends though nobody reads its stderr, which is full' "$out/unread.why"
 
-unharmed cc 2 "${CC:-gcc}" -std=c99 -O0 -pthread -DMEMLORD_IMPLEMENTATION -x c -c memlord.h \
+unharmed cc 2 "${CC:-gcc}" -std=c99 -O0 -pthread -x c -c memlord.h \
     -o "$out/memlord.o"
 
 cat >"$out/load.sql" <<'SQL'

@@ -50,7 +50,7 @@ class Finder:
             self.walk(child)
 
     def at(self, cursor):
-        """The offsets of a cursor, and its text; what a macro makes has none of its own."""
+        """The offsets of a cursor, and its text, which is empty for what a macro makes."""
         start, end = cursor.extent.start.offset, cursor.extent.end.offset
         return start, end, self.text[start:end]
 

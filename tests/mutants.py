@@ -74,7 +74,7 @@ def build(suite):
 
 
 def ready(suite, here, *flags):
-    """Builds a suite with the header and the object of a directory; answers the command that runs it."""
+    """Builds a suite with the header and the object of a directory; returns the command that runs it."""
     if suite in SCRIPTS:
         return ['sh', source(suite), f'{here}/impl.o']
     parts = [f'-I{here}', '-I.', source(suite)] if includes_it(suite) else [f'{OUT}/{suite}.o', f'{here}/impl.o']
@@ -227,7 +227,8 @@ def drawn(pool, text, names, faults, given):
         if what in same:
             equivalent += 1
         else:
-            place = code[bisect.bisect_left(code, line)]  # a declaration has no code: the next line has
+            # A declaration has no code: the next line has, or the last one.
+            place = code[min(bisect.bisect_left(code, line), len(code) - 1)]
             tries.append((fault, sorted((w['seconds'], s) for s, w in reached.items() if place in w['lines'])))
     count = try_all(pool, text, names, tries)
     killed, alive = count['killed'], count['survived'] + count['not reached']

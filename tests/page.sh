@@ -52,7 +52,7 @@ if [ -n "$small" ]; then
     verdict $? 'and the literals say the same' "$out/why"
 fi
 
-python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 &&
+python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 && cp tests/compare/0.4.json "$out/of_0_4.json" &&
     for profile in "$out"/*.json; do
         case $profile in */package*.json) continue ;; esac
         python3 $assemble profile "$profile" >"${profile%.json}.html" 2>>"$out/why" || break

@@ -12,6 +12,10 @@ skip='^(not )?ok .*# SKIP'
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all # for programs of Windows
 
+# A python3 that looks for the real one first, as pyenv's, takes longer for that than most scripts.
+python=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))' 2>/dev/null)
+case :$PATH: in *":$python:"*) ;; *) [ -z "$python" ] || export PATH="$python:$PATH" ;; esac
+
 mkdir -p build/locale
 [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8
 export LOCPATH="$PWD/build/locale"

@@ -861,6 +861,42 @@ static void tickets_hold_bytes_of_the_account(void **state) {
     assert_ok(memlord_reserve_commit(lord, ticket));
 }
 
+/* Reserves and returns 80 bytes over and over, until told to stop. */
+typedef struct reserver {
+    memlord *lord;
+    memlord_account account;
+    int stop;
+    memlord_result result;
+} reserver;
+static void *reserve_and_return(void *user) {
+    reserver *r = (reserver *)user;
+    memlord_ticket ticket;
+    r->result = memlord_account_use(r->lord, r->account);
+    while (!r->result && !__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+        r->result = memlord_reserve(r->lord, cuda(0), 80, &ticket);
+        if (!r->result) r->result = memlord_reserve_commit(r->lord, ticket);
+    }
+    return NULL;
+}
+static void bytes_that_tickets_hold_never_reach_the_peak(void **state) {
+    memlord *lord = test_lord(state);
+    reserver r = {NULL, 0, 0, MEMLORD_OK};
+    pthread_t thread;
+    int i;
+    r.lord = lord;
+    r.account = open_account(lord, "a", 100);
+    assert_int_equal(pthread_create(&thread, NULL, reserve_and_return, &r), 0);
+    for (i = 0; i < (TEST_SANITIZED ? 50000 : 1000000); i++) {
+        assert_ok(memlord_account_charge(lord, r.account, 10));
+        assert_ok(memlord_account_charge(lord, r.account, -10));
+    }
+    __atomic_store_n(&r.stop, 1, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(r.result);
+    assert_int_equal(account_of(lord, r.account).peak, 10);
+    assert_int_equal(account_of(lord, r.account).bytes, 0);
+}
+
 static void a_full_ticket_of_a_full_account_refuses_nothing(void **state) {
     memlord *lord = test_lord(state);
     const memlord_account account = use_account(lord, 100);
@@ -1199,6 +1235,7 @@ int main(void) {
         TEST(a_request_may_name_the_account_whose_limit_counts),
         TEST(tickets_hold_bytes_of_the_account),
         TEST(a_full_ticket_of_a_full_account_refuses_nothing),
+        TEST(bytes_that_tickets_hold_never_reach_the_peak),
         TEST(a_ticket_without_an_account_covers_only_the_device),
         TEST(a_request_that_fails_gives_back_what_it_held),
         TEST(a_ticket_outlives_its_account),

@@ -339,6 +339,87 @@ static void a_logger_that_makes_mistakes_is_not_called_from_within(void **state)
     assert_int_equal(told_by(lord).n, 3);
     assert_ok(memlord_logger_set(lord, NULL));
 }
+/* A logger that frees what is not there once, when it hears of a reset. */
+static void free_at_a_reset(void *user, int level, const char *text) {
+    careless *c = (careless *)user;
+    (void)level;
+    c->lines += strncmp(text, "[unknown_free]", 14) == 0;
+    if (strncmp(text, "[reset]", 7) == 0) (void)memlord_free(c->lord, cpu(), 0x7000, &there);
+}
+static void a_call_on_another_ledger_leaves_a_mistake_to_be_told(void **state) {
+    memlord *lord = test_lord(state), *other = NULL;
+    careless c = {NULL, 0, 0, 0};
+    memlord_logger logger = {free_at_a_reset, NULL};
+    c.lord = lord;
+    logger.user = &c;
+    assert_ok(memlord_create(NULL, &other));
+    assert_ok(memlord_logger_set(lord, &logger));
+    memlord_reset(lord);
+    assert_int_equal(c.lines, 0); /* the logger is not called from within */
+    assert_ok(memlord_track(other, cpu(), 0x1000, 1, &here));
+    assert_ok(memlord_track(lord, cpu(), 0x1000, 1, &here));
+    assert_int_equal(c.lines, 1);
+    assert_ok(memlord_logger_set(lord, NULL));
+    memlord_destroy(other);
+}
+
+/* -- calls from within the ledger's allocator -- */
+
+/* Makes a call that is refused, at a site of its own, whenever the ledger takes memory. */
+typedef struct nested {
+    memlord *lord;
+    int calls;
+} nested;
+static void *nested_alloc(void *user, size_t size) {
+    nested *n = (nested *)user;
+    if (n->lord) {
+        n->calls++;
+        (void)memlord_alloc_n(n->lord, NULL, 1, &there);
+        (void)memlord_retain(n->lord, cpu(), 0x7000, &there);
+    }
+    return malloc(size);
+}
+static void nested_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    (void)size;
+    free(ptr);
+}
+static void a_call_within_the_allocator_makes_no_mistake_and_moves_none(void **state) {
+    test_log log;
+    nested n = {NULL, 0};
+    memlord_desc desc;
+    memlord *lord = NULL;
+    told t;
+    int i;
+    (void)state;
+    memset(&log, 0, sizeof log);
+    pthread_mutex_init(&log.lock, NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.allocator.alloc = nested_alloc;
+    desc.allocator.free = nested_free;
+    desc.allocator.user = &n;
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, &here));
+    n.lord = lord;
+    for (i = 1; i < 32; i++) { /* each takes memory for a new device, and frees implicitly */
+        assert_ok(memlord_alloc(lord, cuda(i), 0x1000, 1, &here));
+        assert_ok(memlord_alloc(lord, cpu(), (uint64_t)i << 21, 1, &here)); /* and for a table */
+    }
+    n.lord = NULL;
+    assert_in_range(n.calls, 1, 1000);
+    t = told_by(lord);
+    assert_int_equal(t.n, 1);
+    assert_int_equal(t.at[0].kind, MEMLORD_ANOMALY_IMPLICIT_FREE);
+    assert_int_equal(t.at[0].count, 31);
+    is_site(t.at[0].site, here);
+    assert_int_equal(stats_of(lord, all()).refused, 0);
+    assert_int_equal(log.lines[MEMLORD_LOG_WARNING], 1);
+    memlord_destroy(lord);
+}
+
 /* Frees and allocates, whether the ledger has room to record that or not. */
 static void free_and_allocate(careless *c) {
     c->lines++;
@@ -451,6 +532,8 @@ int main(void) {
         TEST_FAKES(each_is_logged_once),
         TEST_FAKES(a_refusal_is_logged_once_a_site),
         TEST(a_logger_that_makes_mistakes_is_not_called_from_within),
+        TEST(a_call_on_another_ledger_leaves_a_mistake_to_be_told),
+        cmocka_unit_test(a_call_within_the_allocator_makes_no_mistake_and_moves_none),
         TEST_FAKES(a_logger_may_free_and_allocate_while_there_is_no_memory),
         TEST_FAKES(a_later_logger_hears_of_earlier_mistakes),
         TEST(a_block_leaked_at_destroy_is_a_warning),

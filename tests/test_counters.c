@@ -122,6 +122,93 @@ static void without_it_the_peak_is_low_by_at_most_its_error(void **state) {
     assert_true(s.peak + s.peak_error >= peak);
 }
 
+/* Climbs under a tag. */
+static void *climb_tagged(void *user) {
+    stair *s = (stair *)user;
+    assert_ok(memlord_tag_begin(s->lord, "work"));
+    climb(s);
+    assert_ok(memlord_tag_end(s->lord));
+    return NULL;
+}
+static uint64_t tag_peak(memlord *lord) {
+    memlord_tag_stat s;
+    assert_ok(memlord_tag_get(lord, cpu(), "work", &s));
+    return s.peak;
+}
+static void on_another_thread(void *(*fn)(void *), stair *s) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, s), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* The first thread holds back what it likes as long as it is alone. */
+static void of_two_threads_the_peak_is_low_by_4_kib_at_most(void **state) {
+    memlord *lord = test_lord(state);
+    stair first = {NULL, 1 << 24, 30, 1024}, second = {NULL, 2 << 24, 30, 1024};
+    int turn;
+    first.lord = second.lord = lord;
+    for (turn = 0; turn < 3; turn++) {
+        memlord_peak_reset(lord, all());
+        climb_tagged(&first);
+        on_another_thread(climb_tagged, &second); /* the first one is idle */
+        on_another_thread(descend, &second);
+        descend(&first);
+        assert_in_range(memlord_peak(lord, cpu()), 61440 - 4096, 61440);
+        assert_in_range(stats_of(lord, cpu()).peak_error, 0, 4096);
+        assert_in_range(tag_peak(lord), 61440 - 4096, 61440);
+        on_another_thread(climb_tagged, &second);
+        climb_tagged(&first); /* now the second one */
+        descend(&first);
+        on_another_thread(descend, &second);
+        assert_in_range(memlord_peak(lord, cpu()), 61440 - 4096, 61440);
+        assert_in_range(tag_peak(lord), 61440 - 4096, 61440);
+    }
+    assert_ok(memlord_verify(lord));
+}
+
+typedef struct tide {
+    stair s;
+    pthread_barrier_t *meet;
+} tide;
+static void *rise_and_fall(void *user) {
+    tide *t = (tide *)user;
+    int turn;
+    for (turn = 0; turn < 4; turn++) {
+        pthread_barrier_wait(t->meet);
+        climb(&t->s);
+        pthread_barrier_wait(t->meet);
+        descend(&t->s);
+    }
+    return NULL;
+}
+/* Returns the peak of 8 threads that rise together to so many blocks each. */
+static uint64_t peak_of_8(memlord *lord, uint64_t n, uint64_t bytes) {
+    pthread_barrier_t meet;
+    pthread_t threads[8];
+    tide tides[8];
+    size_t i;
+    pthread_barrier_init(&meet, NULL, 8);
+    for (i = 0; i < 8; i++) {
+        tides[i].s.lord = lord;
+        tides[i].s.first = (i + 1) << 24;
+        tides[i].s.n = n;
+        tides[i].s.bytes = bytes;
+        tides[i].meet = &meet;
+        assert_int_equal(pthread_create(&threads[i], NULL, rise_and_fall, &tides[i]), 0);
+    }
+    for (i = 0; i < 8; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    pthread_barrier_destroy(&meet);
+    return memlord_peak(lord, cpu());
+}
+static void of_8_threads_the_peak_is_low_by_a_64th_at_most(void **state) {
+    const uint64_t gib = (uint64_t)1 << 30;
+    assert_in_range(peak_of_8(test_lord(state), 128, gib / 8 / 128), gib - gib / 64, gib);
+}
+static void so_it_is_of_small_blocks(void **state) {
+    const uint64_t mib = 1 << 20;
+    assert_in_range(peak_of_8(test_lord(state), 128, mib / 8 / 128), mib - mib / 64, mib);
+}
+
 static void *reset(void *lord) {
     memlord_reset((memlord *)lord);
     return NULL;
@@ -413,6 +500,22 @@ static void a_summary_is_one_line_with_every_device(void **state) {
     assert_non_null(strstr(line, "3 MiB"));
 }
 
+static void a_summary_names_the_tag_that_holds_most(void **state) {
+    memlord *lord = test_lord(state);
+    char line[256];
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 3 << 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 5, NULL));
+    (void)memlord_summary(lord, line, sizeof line);
+    assert_string_equal(line, "memlord cpu 4 MiB in 2 (peak 4 MiB, kv 75 %), cuda:0 5 B in 1 (peak 5 B)");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 4 << 20, NULL));
+    (void)memlord_summary(lord, line, sizeof line);
+    assert_string_equal(line, "memlord cpu 8 MiB in 3 (peak 8 MiB, untagged 62.5 %), "
+                              "cuda:0 5 B in 1 (peak 5 B)");
+}
+
 static void a_summary_is_cut_as_snprintf_cuts(void **state) {
     memlord *lord = test_lord(state);
     char whole[512], part[16];
@@ -454,6 +557,9 @@ int main(void) {
         TEST(with_one_thread_the_peak_is_exact),
         TEST_EXACT(with_the_exact_flag_threads_peak_exactly),
         TEST(without_it_the_peak_is_low_by_at_most_its_error),
+        TEST(of_two_threads_the_peak_is_low_by_4_kib_at_most),
+        TEST(of_8_threads_the_peak_is_low_by_a_64th_at_most),
+        TEST(so_it_is_of_small_blocks),
         TEST(nor_by_more_after_a_reset_on_another_thread),
         TEST(no_reader_sees_a_higher_peak_while_a_thread_publishes),
         TEST_EXACT(no_reader_sees_a_higher_peak_while_a_thread_publishes),
@@ -466,6 +572,7 @@ int main(void) {
         TEST_FAKES(a_reset_starts_routes_losses_and_the_last_failure_over),
         TEST(what_nothing_has_set_reads_0_or_unknown),
         TEST(a_summary_is_one_line_with_every_device),
+        TEST(a_summary_names_the_tag_that_holds_most),
         TEST(a_summary_is_cut_as_snprintf_cuts),
         TEST(lifetime_totals_count_modulo_2_64_and_live_bytes_stay_exact),
     };

@@ -778,10 +778,13 @@ static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) 
     const memlord_device d = memlord_device_cuda(0);
     const memlord_block block = {d, 0x7000, 8};
     memlord_realloc_token token;
+    memlord_alloc_opts closed;
     memlord_retry policy;
     uint64_t got = 0, reclaimed;
     memset(&policy, 0, sizeof policy);
     policy.multiplier = 1;
+    memset(&closed, 0, sizeof closed);
+    closed.ticket = 999; /* it is not open, which is no refusal here */
     *wanted = MEMLORD_OK;
     switch (call) {
     case 0: return memlord_alloc(lord, d, 0x7000, 8, NULL);
@@ -814,23 +817,25 @@ static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) 
     case 25: return memlord_find(memlord_generation(lord)) ? MEMLORD_E_INVALID : MEMLORD_OK;
     case 26: return memlord_parts_each(lord, d, 0x2000, meddler_part, m) ? MEMLORD_E_INVALID
                                                                          : MEMLORD_OK;
+    case 27: return memlord_alloc_with(lord, d, 0x7000, 8, &closed);
     }
     *wanted = MEMLORD_E_STATE;
     switch (call) {
-    case 27: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, 0, &reclaimed);
-    case 28: return memlord_pressure_open(lord, "/tmp/memlord-never");
-    case 29: return memlord_pressure_raise(lord, d, 1);
-    case 30: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
-    case 31: return memlord_export_stop(lord);
-    case 32: return memlord_reserve_adopt(lord, m->ticket);
+    case 28: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, 0, &reclaimed);
+    case 29: return memlord_pressure_open(lord, "/tmp/memlord-never");
+    case 30: return memlord_pressure_raise(lord, d, 1);
+    case 31: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
+    case 32: return memlord_export_stop(lord);
+    case 33: return memlord_reserve_adopt(lord, m->ticket);
+    case 34: return memlord_stacks_set(lord, 8, 1);
     }
     *wanted = MEMLORD_E_UNKNOWN;
     switch (call) {
-    case 33: return memlord_block_find(lord, d, 0x2000, &info);
+    case 35: return memlord_block_find(lord, d, 0x2000, &info);
     default: return MEMLORD_E_LIMIT; /* no further call */
     }
 }
-#define MEDDLES 34
+#define MEDDLES 36
 static void *meddling_alloc(void *user, size_t size) {
     meddler *m = (meddler *)user;
     memlord_result wanted;

@@ -128,6 +128,11 @@ static void reserve(memlord *lord) {
       NULL)) \
     X(1, mli_row_raise_peak, mli_lock_held(&row->lock), static mli_row row; \
       mli_row_raise_peak(&row, NULL)) \
+    X(1, mli_row_join, mli_lock_held(&row->lock), static mli_row row; \
+      mli_row_join(lord, 0, 0, &row)) \
+    X(1, mli_row_error, mli_lock_held(&row->lock), static mli_row row; \
+      (void)mli_row_error(lord, 0, &row)) \
+    X(1, mli_cells_publish_asked, mli_is_inside(), mli_cells_publish_asked(lord, t)) \
     X(1, mli_cell_publish_due, mli_is_inside() || book == MLI_BOOK_SITE, \
       mli_cell_publish_due(lord, MLI_BOOK_DEVICE, 0, NULL)) \
     X(1, mli_detached_count, mli_is_inside(), mli_detached_count(t, 0, 0)) \
@@ -181,7 +186,9 @@ static void reserve(memlord *lord) {
     X(1, mli_handle_close, mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD), \
       mli_handle_close(NULL, NULL)) \
     X(1, mli_account_read_locked, mli_lock_held(&mli_process.cold_lock), \
-      (void)mli_account_read_locked(NULL, NULL)) \
+      (void)mli_account_read_locked(NULL, NULL, NULL)) \
+    X(1, mli_account_add_locked, mli_lock_held(&b->lock), static mli_account_record b; \
+      (void)mli_account_add_locked(&b, 0, 0)) \
     X(1, mli_site_copy_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_site_copy_locked(lord, NULL, NULL)) \
     X(1, mli_site_make_locked, mli_lock_held(&mli_process.cold_lock), \

@@ -2389,6 +2389,32 @@ static void they_may_be_switched_while_others_alloc(void **state) {
     assert_int_equal(live_in_all(lord), 0);
 }
 
+static void *set_and_clear(void *lord) {
+    int i;
+    for (i = 0; i < 2000; i++) assert_ok(memlord_stacks_set((memlord *)lord, i % 2 ? 8 : 0, 1));
+    return NULL;
+}
+/* They are on if the report says so: either all of the last call's settings hold, or none. */
+static void two_threads_may_switch_them(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    char *json;
+    int i, on;
+    at("ab");
+    for (i = 0; i < 20; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, set_and_clear, lord), 0);
+        set_and_clear(lord);
+        assert_ok(memlord_stacks_set(lord, 0, 1));
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        json = report_of(lord, MEMLORD_FORMAT_JSON);
+        on = strstr(json, "\"stacks\":{\"depth\":8") != NULL;
+        free(json);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+        assert_int_equal(live_in_all(lord), on ? 100 : 0);
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    }
+}
+
 /* -- temporary blocks -- */
 
 static void a_block_freed_before_the_next_is_temporary(void **state) {
@@ -2419,6 +2445,45 @@ static void a_block_that_another_thread_frees_is_not_temporary(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, free_0x1000, lord), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+}
+static void *alloc_0x1000(void *user) {
+    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x1000, 100, NULL));
+    return NULL;
+}
+static void a_block_of_a_thread_that_ended_is_not_temporary(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    at("ab");
+    assert_int_equal(pthread_create(&thread, NULL, alloc_0x1000, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, free_0x1000, lord), 0); /* in its record */
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(live_in_all(lord), 0);
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+}
+static void a_realloc_that_fails_makes_its_block_not_the_last(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(stack_of(lord, all(), "cd").temporaries, 1);
+}
+static void a_realloc_that_fails_leaves_its_block_the_last(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 1);
 }
 static void a_realloc_is_no_free_of_a_temporary(void **state) {
     memlord *lord = test_lord(state);
@@ -2533,8 +2598,12 @@ int main(void) {
         TEST_OF(setup_none, samples_of_two_rates_add_up_without_a_bias),
         TEST_OF(setup_every, what_stacks_set_cannot_do_is_refused),
         TEST_OF(setup_every, they_may_be_switched_while_others_alloc),
+        TEST_OF(setup_every, two_threads_may_switch_them),
         TEST_OF(setup_every, a_block_freed_before_the_next_is_temporary),
         TEST_OF(setup_every, a_block_that_another_thread_frees_is_not_temporary),
+        TEST_OF(setup_every, a_block_of_a_thread_that_ended_is_not_temporary),
+        TEST_OF(setup_every, a_realloc_that_fails_makes_its_block_not_the_last),
+        TEST_OF(setup_every, a_realloc_that_fails_leaves_its_block_the_last),
         TEST_OF(setup_every, a_realloc_is_no_free_of_a_temporary),
         cmocka_unit_test(a_corrupt_frame_pointer_ends_the_stack),
 #if FRAME_POINTERS

@@ -27,8 +27,8 @@ typedef struct memlord_block {
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live storage of the same key is stale: its free was
-   not recorded. It ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage of the same key is live, its free was not
+   recorded: that storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -354,7 +354,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
    taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
    without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128. */
+   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
@@ -474,7 +474,8 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Writes one line for a server's log: every device with live and peak bytes. Follows
+/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and, where
+   blocks have tags, the largest holder by tag. Follows
    snprintf; allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -633,11 +634,12 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
-           E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
+           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
-/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
+/* Ends the innermost tag of this thread.
+   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until

@@ -184,7 +184,7 @@ typedef struct memlord_desc {
     uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
     uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
     size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
-    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
     const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
     const char *labels;          /* as for memlord_labels_set; NULL: none */

@@ -125,8 +125,9 @@
 
     Ledger    `memlord *lord`, one independent account book. Every function that works on
               one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch, calls that record return MEMLORD_OK, readers return 0,
-              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
+              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
+              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
               memlord_alloc_retry still calls the host's function, once, and a fence that
               is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
@@ -205,12 +206,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. A report raises
-                         the peak, within peak_error, to the live bytes that its own
-                         snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact unless
-                         several threads share it: memlord_scope_export
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
+                         threads share 4 KiB, or a 64th of the peak if that is more: the
+                         last of n threads to come may hold back an n-th of it, but never
+                         more than counter_batch. Two threads may hold back all of it
+                         together, 8 threads twice as much if each of them has been idle
+                         since the next one came. The same holds for tags. On the row of a
+                         site the first thread may hold back a counter_batch. JSON has the
+                         peak_error of each tag and site. A report raises the peak, within
+                         peak_error, to the live bytes that its own snapshots and holders
+                         show. The peak of a scope is exact unless several threads share it:
+                         memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -299,7 +305,7 @@
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
                                the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
         MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)

@@ -108,8 +108,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
    scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
+   programs, there is none. An interposer of another size or version, or with a NULL function, is
+   ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */

@@ -86,7 +86,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
+   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
    count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
    the requests for which the device had no memory. */
@@ -210,7 +210,7 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN closed already. */
+   Errors: E_UNKNOWN it is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
@@ -599,7 +599,7 @@ typedef struct memlord_scope_stat {
                                  by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* of the host's time */
+    } ns;                     /* the time that invocations took on the host */
     uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 

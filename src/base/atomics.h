@@ -181,6 +181,7 @@ enum {
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
     MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
@@ -209,8 +210,7 @@ typedef struct mli_lock {
 #if defined(MEMLORD_CHECK_LOCKS)
 /* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
-   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
-   lock. */
+   physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 /* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);

@@ -54,7 +54,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
 
 /* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
@@ -149,14 +149,16 @@ struct mli_stacks_state {
     mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
                           picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
-    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
+    int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
+                          is 1 */
     uint64_t seed;     /* of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
-                                                   cold lock */
+    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
+                                                   under the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -166,11 +168,10 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* under the cold lock */
+    uint32_t birth_count; /* how many births there are; under the cold lock */
     mli_vector scopes;    /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* one more than there are */
+    mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
@@ -203,8 +204,8 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
-    X(saving)
+    X(room) X(scopes) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers)  \
+    X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -374,7 +375,8 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
+                                is not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
@@ -383,6 +385,8 @@ typedef struct mli_self_state {
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
     uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
+                                thread had picked */
     uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */

@@ -1,5 +1,6 @@
 #include "books/accounts.h"
 #include "base/text.h"
+#include "base/vectors.h"
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/names.h"
@@ -88,106 +89,89 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
     return lord->accounts->closed;
 }
 #endif
-MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
-    return word >> 49 == (account & 0x7fff);
-}
 
-/* Returns the bytes that tickets hold of an account. */
-static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
-    const uint64_t held = mli_u64_load(&b->held);
-    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
-}
-/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
-   is closed. */
-static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
-    uint64_t word = mli_u64_load(at), now;
-    do {
-        if (!mli_account_word_is(word, account)) return;
-        now = MLI_BYTES(word);
-        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
-            now = 0;
-        else
-            now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
-}
-
-enum { /* how bytes are added to an account */
-    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
-    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
-};
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
-   the account, with those that tickets hold. */
-static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
-                                        uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
-    if (!bytes) return MEMLORD_OK;
-    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
-}
-
-/* Adds bytes to an account, or takes them off. */
-static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
-                                      int how) {
+/* Locks an open account. NULL: it is closed, and no lock is held. */
+static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit, held;
-    memlord_result r;
-    if (!b) return MEMLORD_E_UNKNOWN;
-    limit = mli_u64_load(&b->limit);
-    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
-    word = mli_u64_load(&b->word);
-    do {
-        now = MLI_BYTES(word);
-        held = mli_account_held(b, account);
-        if (held > now) held = now;
-        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
-        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
-        if (r) return r;
-        now += (uint64_t)bytes; /* modulo 2^64 */
-    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record belongs to another account by now */
-    mli_u64_max(&b->peak, (int64_t)(now - held));
-    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
-    return MEMLORD_OK;
+    if (!b) return NULL;
+    mli_lock_take(&b->lock);
+    if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
+    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    return NULL;
+}
+/* Returns the most bytes that an account may have by its limit. */
+static uint64_t mli_account_most(const mli_account_record *b) {
+    return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
+}
+/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
+    return !bytes || (now <= most && bytes <= most - now);
+}
+/* Takes bytes off a number, at most all that it has. */
+static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
+
+/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
+    MLI_REQUIRE(mli_lock_held(&b->lock));
+    const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
+    if (fits) b->stat.bytes += bytes;
+    if (b->stat.bytes > b->stat.peak) b->stat.peak = b->stat.bytes;
+    if (!fits || (bytes && b->stat.bytes > mli_account_most(b))) b->stat.refused++;
+    return fits ? MEMLORD_OK : MEMLORD_E_LIMIT;
 }
 
 /* -- the bytes that tickets hold -- */
 
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
-    mli_account_record *b = mli_account_find(lord, account);
-    return b && mli_u64_load(&b->limit) ? account : 0;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t limit;
+    if (!b) return 0;
+    limit = b->stat.limit;
+    mli_lock_drop(&b->lock);
+    return limit ? account : 0;
 }
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
     if (!b) return 1;
-    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
-        return 0;
-    mli_account_word_add(&b->held, account, (int64_t)bytes);
-    return 1;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (fits) b->held += bytes;
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || !bytes) return;
-    mli_account_word_add(&b->held, account, bytes);
-    mli_account_word_add(&b->word, account, bytes);
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    if (bytes < 0)
+        mli_account_take(&b->held, (uint64_t)0 - (uint64_t)bytes);
+    else
+        b->held += (uint64_t)bytes;
+    mli_lock_drop(&b->lock);
 }
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight) {
-    mli_account_record *b = mli_account_find(lord, account);
-    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
-    now -= now < in_flight ? now : in_flight;
-    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    uint64_t now;
+    int fits;
+    if (!b) return 1;
+    now = b->stat.bytes + b->held;
+    mli_account_take(&now, in_flight);
+    fits = mli_account_fits(now, bytes, mli_account_most(b));
+    mli_lock_drop(&b->lock);
+    return fits;
 }
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
-    (void)mli_u64_add(&b->refused, 1);
-    if (memlord_account_get(lord, account, out)) return 0;
-    out->bytes += mli_account_held(b, account);
-    return 1;
+    mli_account_record *b = mli_account_lock(lord, account);
+    int fits;
+    if (!b) return 0;
+    fits = mli_account_fits(b->stat.bytes + b->held, bytes, mli_account_most(b));
+    if (!fits) b->stat.refused++;
+    *out = b->stat;
+    out->bytes += b->held;
+    mli_lock_drop(&b->lock);
+    return !fits;
 }
 
 /* -- the charges of blocks -- */
@@ -207,38 +191,40 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
 
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device) {
-    memlord_account_stat stat;
-    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
-           mli_selects(stat.device, device);
+    mli_account_record *b = mli_account_lock(lord, account);
+    int is;
+    if (!b) return 0;
+    is = mli_selects(b->stat.device, device);
+    mli_lock_drop(&b->lock);
+    return is;
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
+    mli_account_record *b = mli_account_lock(lord, account);
+    memlord_result r;
+    if (!b) return 0;
+    r = mli_account_add_locked(b, bytes, MLI_BYTES_MAX);
+    mli_lock_drop(&b->lock);
+    return r == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    mli_account_record *b = mli_account_find(lord, account);
-    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
+    mli_account_record *b = mli_account_lock(lord, account);
+    if (!b) return;
+    mli_account_take(&b->stat.bytes, bytes);
+    mli_lock_drop(&b->lock);
 }
 
 /* -- reading -- */
 
-MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
-    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
-    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
-    return all > held ? all - held : 0;
-}
-MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
-                                                 memlord_account_stat *out) {
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
+                                                 uint64_t *held) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    memset(out, 0, sizeof *out);
-    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
-    memcpy(out->name, b->name, strlen(b->name));
-    out->device = b->device;
-    out->bytes = mli_account_bytes(b);
-    out->peak = mli_u64_load(&b->peak);
-    out->limit = mli_u64_load(&b->limit);
-    out->refused = mli_u64_load(&b->refused);
+    if (!(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    mli_lock_take(&b->lock);
+    *out = b->stat;
+    *held = b->held;
+    mli_lock_drop(&b->lock);
     return 1;
 }
 
@@ -248,12 +234,18 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
+/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_account_count(lord);
+    for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
+}
 static MLI_COLD void mli_accounts_free(memlord *lord) {
     mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
     MLI_LIFE_STATE(life, accounts);
     life->init = mli_accounts_init;
+    life->lock = mli_accounts_lock;
     life->free = mli_accounts_free;
 }
 
@@ -273,15 +265,14 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
                                                           &lord->accounts->count, sizeof *b,
                                                           &lord->accounts->closed, &r);
     if (!b) return r;
-    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_lock_rank(&b->lock, MLI_RANK_ACCOUNT);
+    b->held = 0; /* no other thread uses a closed record */
+    memset(&b->stat, 0, sizeof b->stat);
+    b->stat.device = device;
+    b->stat.limit = limit;
+    mli_out_buffer(&text, b->stat.name, sizeof b->stat.name);
     mli_put_str(&text, name ? name : "");
-    (void)mli_out_end(&text, sizeof b->name);
-    b->device = device;
-    mli_u64_store(&b->limit, limit);
-    mli_u64_store(&b->peak, 0);
-    mli_u64_store(&b->refused, 0);
-    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    mli_u64_store(&b->held, mli_u64_load(&b->word));
+    (void)mli_out_end(&text, sizeof b->stat.name);
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -289,20 +280,31 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
+    const uint64_t off = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : 0;
+    mli_account_record *b = lord ? mli_account_lock(lord, account) : NULL;
+    memlord_result r = MEMLORD_E_UNKNOWN;
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
+    if (b && bytes >= 0) {
+        r = mli_account_add_locked(b, (uint64_t)bytes, mli_account_most(b));
+    } else if (b) {
+        r = off > b->stat.bytes ? MEMLORD_E_INVALID : MEMLORD_OK;
+        if (r == MEMLORD_OK) b->stat.bytes -= off;
+    }
+    if (b) mli_lock_drop(&b->lock);
+    return mli_call_end_uncounted(lord, r);
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                            memlord_account_stat *out) {
-    int open;
+    mli_account_record *b;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.cold_lock);
-    open = mli_account_read_locked(mli_account_find(lord, account), out);
-    mli_lock_drop(&mli_process.cold_lock);
-    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    b = mli_account_lock(lord, account);
+    if (!b) return MEMLORD_E_UNKNOWN;
+    *out = b->stat;
+    mli_lock_drop(&b->lock);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
@@ -330,11 +332,10 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     mli_account_record *b;
     if (!lord) return MEMLORD_OK;
     mli_lock_take(&mli_process.cold_lock);
-    b = mli_account_find(lord, account);
+    b = mli_account_lock(lord, account);
     if (b) {
-        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
+        mli_lock_drop(&b->lock);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;

@@ -109,7 +109,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
         a->given = site;
         a->site = kept;
         a->born = mli_anomaly_born(lord, word2, &a->is.tag);
-        mli_self.untold = 1;
+        mli_self.untold = lord->generation;
     }
     if (a)
         mli_anomaly_again(a, bytes, now);
@@ -236,7 +236,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
                                                const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     int is_new, logs;
-    if (!lord) return r;
+    if (!lord || mli_self.in_host_alloc) return r;
     if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
         mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
         mli_site_given(site);

@@ -1,65 +1,10 @@
 #include "books/counters.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "books/map.h"
-
-static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
-
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
-static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
-                                                    uint32_t chunk, mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
-    uint64_t cap = have ? have->cap * 2 : 6, i;
-    if (have && chunk < have->cap) return have;
-    while (cap <= chunk) cap *= 2;
-    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
-    if (!more) return NULL;
-    more->cap = cap;
-    more->older = have;
-    for (i = 0; have && i < have->cap; i++)
-        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
-    return more;
-}
-
-MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
-                                             size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
-
-MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
-                                          size_t size, mli_alloc_fn grab) {
-    uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
-    void *chunk;
-    if (!chunks) return NULL;
-    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
-        chunk = grab(lord, MLI_CHUNK_ROWS * size);
-        if (!chunk) return NULL;
-        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
-    }
-    return mli_vector_at(vector, number, size);
-}
-
-MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
-    uint64_t i;
-    for (i = 0; chunks && i < chunks->cap; i++)
-        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
-    for (; chunks; chunks = older) {
-        older = chunks->older;
-        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
-    }
-}
 
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
@@ -80,43 +25,9 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     }
 }
 
-/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
-   that its first alloc publishes: a device near a threshold gets its first band check then. The
-   caller is inside meanwhile: fork finds the row and the thread's cell both unchanged, or both
-   changed. */
-static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
-        mli_lock_take(&row->lock);
-        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
-        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
-        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
-        mli_lock_drop(&row->lock);
-    }
-    mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
-    mli_shard_leave(t);
-}
-
-/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
-   publish_count of its row. Otherwise the high of a cell would not count before its first
-   publication. */
-static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
-                                     uint32_t number) {
-    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
-    uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
-    for (i += !i; i < end && i < n; i++) {
-        mli_row *row = mli_row_at(lord, book, i);
-        mli_lock_take(&row->lock);
-        mli_u64_store(&mli_cell_at(t, book, i)->publish_seen, mli_u64_load(&row->publish_count));
-        mli_lock_drop(&row->lock);
-    }
-}
-
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -126,13 +37,9 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        if (orphan)
-            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
-        else
-            mli_cell_begin(lord, t, number, cell);
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
         return cell;
     }
-    if (!orphan) mli_cells_begin(lord, t, book, number);
     chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
@@ -236,13 +143,48 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
-   peak has risen by a 16th, and a small device must publish often enough for that. */
-static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
+/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+static uint64_t mli_row_slack(const mli_row *row) {
+    const int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
+}
+/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
+   cell in use, else its share of the slack. */
+static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
+    const uint32_t cells = mli_u32_load(&row->cells);
+    const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
+    return share < lord->counters.batch ? share : lord->counters.batch;
+}
+/* Returns how far a level may rise before it is published again: half of what its cell may hold
+   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
+   publication finds that its peak has risen by a 16th, and a small device must publish often enough
+   for that. */
+static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
+}
+
+/* Counts a cell among those in use of its row, before its first publication. The share of every
+   other cell of the row is smaller from then on, so their threads are asked to publish. The first
+   of them may hold back a batch: until it publishes, the row remembers it. */
+static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint32_t cells = mli_u32_load(&row->cells) + 1;
+    mli_thread *t;
+    mli_u32_store(&row->cells, cells);
+    for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (cells == 2) row->first = cell;
+        if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
+    }
+}
+/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
+   published since. A publication may add it to its own level: both are read while no cell
+   publishes, so their sum with the published bytes was live at that moment. */
+static uint64_t mli_row_first_holds(const mli_row *row) {
+    return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
@@ -253,10 +195,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
-   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
-   every call publishes, by a shared add and without a lock. */
+   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
+   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
+   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -270,10 +213,14 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_store(&cell->high, level);
     } else {
         mli_lock_take(&row->lock);
+        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base));
-        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
+        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
+        hold = mli_cell_share(lord, row);
+        hold -= mli_publish_margin(book, row, hold);
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
@@ -292,29 +239,58 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
+    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
     held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
-    if (held < 0 || held > (int64_t)lord->counters.batch)
-        mli_cell_publish(lord, book, number, cell);
+    due = held < 0;
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
+        mli_u64_store(&cell->high, level);
+        due |= !mli_u64_load_own(&cell->publish_seen) ||
+               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
+    }
+    if (due) mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
 
+/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
+                                            mli_cell *cell) {
+    uint64_t most;
+    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
+    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
+    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
+        mli_cell_publish(lord, book, number, cell);
+}
+/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
+   present call counts, so that the level which the last call left behind is not missed. */
+static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_is_inside());
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
+    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
+    n = mli_row_count(lord, MLI_BOOK_TAG);
+    for (i = 1; i < n; i++)
+        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+}
+
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
-   of `out` and `level` is that of mli_cell_count_free. */
+/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
+   counts both in and out never raise the level. The order of `out` and `level` is that of
+   mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
-                           const mli_row_delta *d) {
+                           const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
     mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
-    if (d->undo)
+    if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
         mli_cell_publish_due(lord, book, number, cell);
@@ -343,11 +319,11 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
     if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
-        mli_cell_apply(lord, book, number, cell, d);
+        mli_cell_apply(lord, book, number, cell, d, d->undo);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d, 1);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
@@ -359,6 +335,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+        mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -381,11 +359,30 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
+/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
+   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
+   first cell has published since there were two. In the row of a site it may not have: then it
+   holds back a batch at most. */
+static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
+    const uint64_t slack = row->slack > now ? row->slack : now;
+    const uint32_t cells = mli_u32_load(&row->cells);
+    uint64_t error = 0;
+    uint32_t k;
+    for (k = 1; k <= cells; k++) {
+        uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        error += share < batch ? share : batch;
+    }
+    return error;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
-    uint64_t allocs = 0, frees = 0, cells = 0;
+    uint64_t allocs = 0, frees = 0;
     int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
@@ -404,13 +401,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         allocs += mli_u64_load(&cell->allocs);
         frees += mli_u64_load(&cell->frees);
         sum->freed_here += mli_u64_load(&cell->freed_here);
-        cells += (in | out | mli_u64_load(&cell->base)) != 0;
         if (!peaks || !lord->counters.batch) continue;
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
-                                         bytes */
+            blind |= mli_u64_load(&cell->publish_seen) != 0;
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -422,9 +417,9 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     sum->allocs = allocs - row->at_reset.allocs;
     sum->frees = frees - row->at_reset.frees;
     sum->freed_here -= row->at_reset.freed_here;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
-    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
@@ -455,7 +450,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
-    if (cell) {
+    if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }

@@ -1,4 +1,5 @@
 #include "books/limits.h"
+#include "base/vectors.h"
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/map.h"
@@ -53,9 +54,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
-      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
-      alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity --
+   The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
+   thread that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;

@@ -1,6 +1,6 @@
-/* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
-   reservation, because it explains why one is refused. May use books/devices and books/counters.
+/* Owns the physical devices (phys) and the reservations: which devices share a phys, and the bytes
+   live on it. services/room samples a phys, and opens reservations, because it explains a refusal.
+   May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 #ifndef MLI_BOOKS_LIMITS_H
@@ -107,16 +107,17 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
-   of a request, which belongs to no thread. The named ticket covers as much of the request as it
-   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
-   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
+/* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
     memlord_ticket named;
     mli_cover *cover;        /* NULL: no request */
 } mli_reserve;
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);

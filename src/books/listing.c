@@ -164,8 +164,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
-      so that the list is stable -- */
+/* -- the k largest: a heap with its smallest at the root --
+   Equal blocks are ordered by address, so that the list is stable. */
+
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }

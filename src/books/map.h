@@ -62,14 +62,17 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
-      with five prints, and five entries. All prints are compared at once, because the processor
-      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
-      key. The address of the home depends on the key alone, so the cache misses of successive calls
-      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
-      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
-      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
-      tombstone, and a vacant slot does not end a probe. */
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once, because the processor could mispredict the
+   branch of a loop. Almost every call touches one bucket, the home of its key. The address of the
+   home depends on the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -213,9 +216,11 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
-   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
-   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release orders the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -333,14 +338,18 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
-   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
-   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
-   may refuse its barrier after threads have run without barriers of their own. A thread may then
-   have read `special` without the bit, and it may be preempted for any time before it stores. So
-   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
-   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
-   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   state and `inside`, and the alert or a threshold and the counts.
+
+   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
+
+   The system may refuse its barrier after threads have run without barriers of their own. A thread
+   may then have read `special` without the bit, and it may be preempted for any time before it
+   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
+   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
+   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+
    Several callers may find the refusal at once, while others still had the barrier; each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
    over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of

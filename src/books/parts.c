@@ -88,9 +88,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
-      record points to the array, which changes only inside the block's shard. No total counts parts
-      -- */
+/* -- parts --
+   A block with parts has an array of pointers to them in order of offset. The side record points to
+   the array, which changes only inside the block's shard. No total counts parts. */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);

@@ -31,8 +31,8 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
+   ledger, and from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 

@@ -118,10 +118,11 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
 }
 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
-    mli_site_origin from = mli_site_origin_of(lord, planted);
+    mli_site_origin from;
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
+    from = mli_site_origin_of(lord, planted);
     do {
         mli_cold_enter();
         r = mli_site_find_locked(lord, &from, &site);

@@ -4,6 +4,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/vectors.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/tags.h"
@@ -85,9 +86,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
-   not. After a change of the rate it draws again: what is left of an old draw has the distribution
-   of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
+   is not picked. After a change of the rate it draws again: what is left of an old draw has the
+   distribution of a new one, so no estimate has a bias. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -233,7 +234,6 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-
 /* Returns the row of a stack, and adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
@@ -362,14 +362,17 @@ static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+/* Returns 1 if this block is that last one. */
+static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
+    const mli_thread *t = mli_self.thread;
+    return mli_self.generation == lord->generation && t->taken_row == pick->row &&
+           t->taken_key == pick->key && t->taken_type == pick->type;
+}
+/* Ends a block; returns 1 if it is that last one. Then there is none. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
-        t->taken_key != pick->key || t->taken_type != pick->type)
-        return 0;
-    t->taken_row = 0;
-    return 1;
+    const int is = mli_taken_is(lord, pick);
+    if (is) mli_self.thread->taken_row = 0;
+    return is;
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
@@ -382,7 +385,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
-    mli_taken_set(lord, &pick);
+    if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -447,7 +450,7 @@ static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, do
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
-    mli_self.pick_again = 0;
+    mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
@@ -464,6 +467,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
     mli_stack_set(lord, row, dev, pick->scale);
+    mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
@@ -501,8 +505,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
-   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
+   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
@@ -549,12 +553,12 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
-    uint32_t row = 0, at = 0;
+    uint32_t most, row = 0, at = 0;
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -573,7 +577,6 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
     return depth;
 }
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
-
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
@@ -594,14 +597,12 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-
 static MLI_COLD uint64_t mli_square_root(double v) {
     double root = v < 1 ? 1 : v;
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
-
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
@@ -658,14 +659,16 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
-   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
+   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
+   library. Requires, as the next one: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
     if (!bytes) bytes = MLI_STACK_BYTES;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
-    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+    if (!lord->stacks.begun) {
+        lord->stacks.begun = 1;
         mli_stacks_seed(lord);
         generation = mli_busy_begin();
         if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
@@ -677,7 +680,7 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes none any more. Blocks keep the stacks that they have. */
+/* Takes no stacks from now on. Blocks keep theirs. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -694,13 +697,13 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.repeatable = desc->stack_seed != 0;
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
-
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
+    mli_u32_store(&lord->stacks.setting, 0);
     mli_stacks_seed(lord);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
         t->stack_random = 0;
@@ -720,7 +723,6 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-
 /* Starts the totals of all stacks over; their peaks become their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
@@ -747,11 +749,15 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
 /* -- public -- */
 
 MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
     return MEMLORD_OK;
 }

@@ -66,8 +66,8 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
    taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
-   taken. */
+/* The first returns how many frames a stack has now, the second the bytes between two samples on
+   average. Both are 0 while no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */

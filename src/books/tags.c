@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/names.h"
@@ -133,9 +134,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
-   in the thread if the stream is its own. Without room for a birth the block is recorded without
-   either. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
+   and in the thread if the stream is its own. Without room for a birth the block is recorded
+   without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());

@@ -86,9 +86,6 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
-    t->stack_left = 0; /* the rate may have changed since the last owner */
-    t->stack_mean = 0;
-    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -126,6 +123,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
+            t->taken_row = 0; /* that block was picked for the last owner */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }

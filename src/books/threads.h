@@ -32,6 +32,8 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
+    MLI_SPECIAL_PUBLISH = 1024,  /* a row of the thread is shared by more threads now: its next call
+                                    publishes the cells that hold back too much */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -105,8 +107,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: it has not drawn yet */
-    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
-    uint64_t taken_key;      /* of its last block with a stack */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+    uint64_t taken_key;      /* the key of the last block that it had picked */
     uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];

@@ -14,12 +14,13 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of balances, and what it came to. */
+/* A change of balances that a call asks for, and then the change that was made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the row of the tag; 0: none */
-    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
+                               the device's balance allowed */
     uint64_t tag_out;       /* the part of `out` that came off the tag */
-    int over;               /* 1: the tags have more than the device now */
+    int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
 /* Changes the balance of a tag. Returns the bytes taken off it. */
@@ -35,9 +36,9 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
     mli_lock_drop(&row->lock);
     return out;
 }
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
-   Two calls may find the tags over the device, and none misses it: each changes one of the two words
-   and then reads the other, all four seq_cst. */
+/* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
+   balance. Two calls may together leave the tags with more bytes than the device. At least one of
+   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -104,26 +105,32 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
    it came from, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
+    const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
     mli_row_delta d[3];
-    unsigned n = 2;
-    memset(d, 0, 2 * sizeof *d);
+    unsigned n = 1;
+    memset(d, 0, sizeof *d);
     d[0].dev = c->dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    if (sites) {
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    }
     if (c->tag) {
-        memset(&d[2], 0, sizeof d[2]);
-        d[2].word2 = mli_word2_of(0, c->tag, 0);
-        n = 3;
+        memset(&d[n], 0, sizeof *d);
+        d[n++].word2 = mli_word2_of(0, c->tag, 0);
     }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = c->in;
-    d[0].out = d[1].freed_here = c->out;
-    if (c->tag) {
-        d[2].in = c->in;
-        d[2].out = c->tag_out;
+    if (sites) {
+        d[1].in = d[1].out = c->in;
+        d[1].freed_here = c->out;
     }
+    if (c->tag) {
+        d[n - 1].in = c->in;
+        d[n - 1].out = c->tag_out;
+    }
+    d[0].in = c->in;
+    d[0].out = c->out;
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -166,7 +173,7 @@ static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint6
                          call.dev, 0, block.bytes, rows);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+    return r ? mli_refuse(lord, refuser, r, device, "a balance that overflows", site) : r;
 }
 
 /* -- public -- */

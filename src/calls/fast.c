@@ -35,17 +35,17 @@
         below the published part. A thread that only grows comes to this with every alloc.
      6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
         negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
+        result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
    its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared. A free's count is negative, too,
-   if a band check is due.
+   mli_home_store stores: with the slot's print set, or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts again on a way
-   that serves more:
+   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
+   again on a way that serves more:
      mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;

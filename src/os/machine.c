@@ -159,7 +159,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* at `top` there is one */
+        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
     }
     return -1;
 }

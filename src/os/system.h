@@ -75,7 +75,7 @@ MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for such a number; NULL: the number has no text here. */
+/* Returns a text for the number of an error; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */

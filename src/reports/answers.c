@@ -258,10 +258,6 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns the part of a device's live bytes in percent. */
-static double mli_share_of_live(uint64_t part, uint64_t live) {
-    return part < live ? mli_percent(part, live) : 100;
-}
 /* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
    has or could have. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {

@@ -328,9 +328,9 @@ static void mli_report_accounts(mli_report *r) {
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i <= mli_account_count(lord); i++) {
-        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
-        if (!mli_account_read_locked(b, &s)) continue;
+        uint64_t held;
+        if (!mli_account_read_locked(mli_account_at(lord, i), &s, &held)) continue;
         r->accounts++;
         if (!s.limit) s.limit = UINT64_MAX;
         r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,

@@ -60,7 +60,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, 
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
     return (const memlord_site *)mli_ptr_load_acquire(
-        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+        &((const mli_site_record *)h->subject)->display); /* pairs with the store in books/sites */
 }
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
     if (h->kind == MLI_HOLDER_ARENA) {
@@ -88,4 +88,38 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
         mli_take_off(&left, h->bytes);
     }
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+
+/* -- public -- */
+
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)"; a device without tags has no holder. */
+static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
+    mli_holder_list tags;
+    memlord_stats s;
+    mli_stats_fill(lord, dev, &s);
+    mli_holders_list(lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_putf(o, " %i %jo in %ju (peak %jo",
+             mli_device_code(mli_device_record_at(lord, dev)->device), s.allocated, s.live_blocks,
+             s.peak);
+    if (tags.named) {
+        mli_put_str(o, ", ");
+        mli_put_holder(lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, s.allocated));
+    }
+    mli_put_str(o, ")");
+}
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t dev;
+    mli_out_buffer(&o, buf, cap);
+    if (lord) mli_put_str(&o, "memlord");
+    for (dev = 1; lord && dev < mli_row_count(lord, MLI_BOOK_DEVICE); dev++) {
+        if (dev > 1) mli_put_str(&o, ",");
+        mli_put_summary(lord, &o, dev);
+    }
+    return mli_out_end(&o, cap);
 }

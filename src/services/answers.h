@@ -1,5 +1,5 @@
-/* Says who holds a device, without an allocation: for memlord_explain, the log of a failed request,
-   and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
+   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
    row, one at a time. */
 #ifndef MLI_SERVICES_ANSWERS_H
 #define MLI_SERVICES_ANSWERS_H
@@ -15,8 +15,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
-   that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
+   arena that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -46,5 +46,9 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    on another device, each name follows its device. Writes nothing for a list of sites that names
    none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+/* Returns how many percent of a device's live bytes a part is. The two may be of different moments:
+   it is at most 100. */
+MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 #endif

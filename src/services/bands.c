@@ -192,8 +192,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
+   the old strategy; NULL: there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -639,7 +639,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        /* a call may have compared its bytes with the old marks; the second pass sums them */
         if (!again) mli_barrier_threads(lord);
     }
 }
@@ -660,7 +660,7 @@ static void mli_bands_changed(memlord *lord) {
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
     lord->start_pollers(lord, 0);
 }
 

@@ -1,5 +1,6 @@
 #include "services/contexts.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "books/accounts.h"
 #include "books/counters.h"
 #include "books/fences.h"
@@ -98,7 +99,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -179,7 +180,7 @@ static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -226,8 +227,8 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
-        *r = MEMLORD_E_STATE;
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) {
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }

@@ -1,5 +1,6 @@
 #include "services/joint.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "books/accounts.h"
 
 typedef struct mli_joint_record {

@@ -13,7 +13,7 @@
 #include "books/threads.h"
 #include "books/counters.h"
 
-/* One invocation of a scope on one thread. */
+/* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
     uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */

@@ -31,9 +31,9 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* what the slot is to hold */
+    mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
     struct mli_raise *raises;               /* the requests of this ledger that go on */
     uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
                           mapped until it is 0 */
@@ -172,7 +172,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* drops devices without an identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -225,7 +225,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -456,7 +456,7 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     }
     mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
-        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+        memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
    another page. While a thread is at a bell, or answers, it leaves that to the next time. */
@@ -596,7 +596,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_slots_note(lord); /* who answered says whether it rests */
+    mli_slots_note(lord); /* the answers say who rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -641,7 +641,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
     if (!mli_u32_load(&state->open)) return;
-    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    (void)mli_u32_exchange(&state->open, 0); /* pairs with mli_helper_start */
     mli_lock_take(&state->lock);
     if (state->slot >= 0)
         mli_bell_ring(&state->page->bells[state->slot].rings);
@@ -655,7 +655,7 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     }
     if (state->slot >= 0)
         mli_slot_leave(state->page, state->slot, state->fd);
-    else if (state->page) /* the parent's */
+    else if (state->page) /* in a forked child: the page that its parent mapped */
         mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;

@@ -22,7 +22,7 @@
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
 
 /* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
    can share a page. */

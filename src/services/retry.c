@@ -26,7 +26,7 @@
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
+    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -78,7 +78,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
+    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;

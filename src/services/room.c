@@ -19,7 +19,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* and that for requests over the limit of their account */
+    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
@@ -137,7 +137,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -159,7 +159,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
+        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -273,7 +273,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -501,7 +501,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -650,7 +650,9 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
+       */
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;

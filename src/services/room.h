@@ -51,8 +51,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
-   bytes. Walks nothing without a logger. */
+/* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
+   `covered` are for the request itself. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 

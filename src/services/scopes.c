@@ -9,6 +9,10 @@
 #include "books/anomalies.h"
 #include "books/tags.h"
 
+struct mli_scopes_state {
+    mli_u32 warned; /* 1: the first dropped scope was logged */
+};
+
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
@@ -350,7 +354,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
 
 static MLI_COLD void mli_scope_dropped(memlord *lord) {
     mli_loss_add(lord, MLI_LOST_scopes);
-    mli_drop_warn(lord, &lord->tags.warned_scope,
+    mli_drop_warn(lord, &lord->scopes->warned,
                   mli_scope_count(lord) > MEMLORD_MAX_SCOPES
                       ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
                         "how many"
@@ -574,6 +578,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    MLI_LIFE_STATE(life, scopes);
     life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;

@@ -59,8 +59,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
-   counts that the thread was about to begin or to end is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or to end a scope, and then that scope is counted or is not. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);

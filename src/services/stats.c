@@ -366,26 +366,6 @@ MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
     return mli_stats_of(lord, sel).peak;
 }
 
-MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
-    mli_out o;
-    uint32_t i, n;
-    mli_out_buffer(&o, buf, cap);
-    if (!lord) {
-        (void)mli_out_end(&o, cap);
-        return 0;
-    }
-    mli_put_str(&o, "memlord");
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        mli_stats_fill(lord, i, &s);
-        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
-                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
-                 s.live_blocks, s.peak);
-    }
-    return mli_out_end(&o, cap);
-}
-
 MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
                                        memlord_tag_stat *out) {
     uint32_t i;

@@ -465,20 +465,18 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i <= n; i++) {
-        const mli_account_record *a = mli_account_at(v->lord, i);
-        const uint32_t generation = mli_u32_load(&a->handle.generation);
-        const uint64_t word = mli_u64_load(&a->word);
-        if (!(generation & 1)) continue;
+        mli_account_record *a = mli_account_at(v->lord, i);
+        memlord_account_stat stat;
+        uint64_t held, tickets;
+        if (!mli_account_read_locked(a, &stat, &held)) continue;
         open++;
-        if (!mli_account_word_is(word, generation))
-            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
-            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   mli_account_bytes(a), mli_u64_load(&a->peak));
-        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+        if (stat.bytes > stat.peak)
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B",
+                                   stat.name, stat.bytes, stat.peak);
+        tickets = mli_verify_held(v, i, mli_u32_load(&a->handle.generation));
+        if (tickets != held)
             return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
-                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
-                                   mli_verify_held(v, i, generation));
+                                   stat.name, held, tickets);
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));

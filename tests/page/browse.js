@@ -633,6 +633,17 @@ tests['sites are grouped over devices, with a total, shares, and arenas'] = asyn
     await page.close();
 };
 
+tests['a profile of 0.4 is shown, and what it lacks is said'] = async () => {
+    const page = await open('of_0_4');
+    await drawn(page);
+    assert.deepStrictEqual(await answers(page), ['This profile was written by MemLord 0.4.1: it has no verdicts and no places of mistakes.']);
+    assert.deepStrictEqual(await cells(page, 'leaks', 2), ['weights', 'kv']); // its groups, as they stand there
+    assert.deepStrictEqual(await cells(page, 'tags', 3), ['1 MiB', '4 KiB']);
+    assert.strictEqual(await page.evaluate(() => document.body.innerText.includes('could not be drawn')), false);
+    assert.deepStrictEqual(faults, []);
+    await page.close();
+};
+
 tests['calls of one name on one device are one device, and each has its address'] = async () => {
     const page = await open('plain_small');
     const seen = await page.evaluate(() => {

@@ -53,6 +53,7 @@ class Row:
         self.holders = None
         self.late = 0          # bytes that its peak may be low by
         self.threads = set()   # that counted on it
+        self.slack = 4096      # what they may hold back together, by its highest peak ever
 
     def late_peak(self):
         """The peak as a report has it."""
@@ -67,6 +68,7 @@ class Row:
         self.allocs += allocs
         self.blocks += allocs
         self.peak = max(self.peak, self.live)
+        self.slack = max(self.slack, self.peak // 64)
 
     def take(self, bytes, frees=0):
         self.live -= bytes
@@ -236,10 +238,12 @@ class Books:
                 frame.joint.count(device, change)
 
     def counts_late(self, row):
-        """Notes that this thread counts on a row: each may hold back a batch."""
+        """Notes that this thread counts on a row. The k-th thread may hold back a k-th of the slack,
+        and the first as much as the second; in the row of a site it may hold back a batch."""
         row.threads.add(self.operating)
         if len(row.threads) > 1 and not self.flags & EXACT:
-            row.late = len(row.threads) * self.batch
+            shares = [min(row.slack // k, self.batch) for k in range(2, len(row.threads) + 1)]
+            row.late = sum(shares) + (self.batch if row in self.sites else shares[0])
 
     def opened(self, block):
         for row in self.rows_of(block):

@@ -1,0 +1,38 @@
+/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
+   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+#ifndef MLI_BASE_VECTORS_H
+#define MLI_BASE_VECTORS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+
+/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
+   replaced when it grows. Older arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older; /* NULL: it is the first one */
+    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+} mli_chunk_array;
+/* Returns the pointer to chunk i. */
+static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
+
+/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
+   to the vector. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
+
+#endif
