@@ -1,7 +1,8 @@
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
-   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
+   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
+   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
+   shard; cold, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -17,8 +18,8 @@
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next;
-    uint32_t from, to;
+    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
+    uint32_t from, to;      /* devs */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
@@ -26,28 +27,30 @@ typedef struct mli_route {
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Return the delta of a block that opens, and of one that closes. */
+/* Returns the delta of a block that opens. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
+/* Returns the delta of a block that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: not inside a shard, as it may
-   allocate. */
+/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
-   inside. */
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
-   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
+/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
+   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
+/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
+   line. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
@@ -68,52 +71,61 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as
-   a whole if its device could not be added. The free of that storage is expected from then on, and
-   is no unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns
-   r. */
+/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
+   whole if its device could not be added. From then on a free of that storage is expected and is no
+   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
-   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
+/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
+   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
+   OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* The states of a key, for a call that ends its block. */
-enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+enum { /* the states of a key, for a call that ends its block */
+    MLI_KEY_DEAD,    /* the map has no entry with the key */
+    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
+    MLI_KEY_USED     /* the block is live and has recorded uses */
+};
 
-/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
-   have without a side record. */
+/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
+   entry would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends`: the call ends the storage, so an unknown one is counted. */
+   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block, and the side record that the count may need. */
+/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
     MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
                           storage again */
-    MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
+    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
+    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
+                          put */
 };
-enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+enum { /* what mli_entry_put did */
+    MLI_DID_NOTHING, /* it put no entry and added no reference */
+    MLI_DID_OPEN,    /* it put the entry */
+    MLI_DID_VIEW     /* it added a reference to the block that had the key */
+};
 
-/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
-   inside. */
+/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+   MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
-   MEMLORD_NONE means no account. */
+/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
+   that the thread uses; MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -123,67 +135,69 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by one of another size. */
+   it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
-   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
-   side record. */
+/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
+   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
+   has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
-   that it would have without a side record; its key is 0 if no block ended. A block with recorded
-   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
+/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
+   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
+   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
+   once it has left the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
-   which counts the bytes of the block until mli_pick_off. */
+/* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
+   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
-   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device they are rows of that device. Requires: not inside. */
+/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
+   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
+   the returned word are those of an entry without a side record. The rows of the returned word are
+   rows of `dev`. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Counts a detached entry as closed and frees its side record: it is not attached again. */
+/* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
-   detached, or the caller holds it. */
+/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
+   entry is detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
-   word2 as it would be without a side record: another thread may free that record once the block is
-   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
-   alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change. With
+   `moves` the change counts as the end of one block and the open of another, else as a change of
+   size. *rows gets the word2 that the entry would have without a side record: once the block is on
+   the map, another thread may free that record. If the map has no room, ends the block with its old
+   bytes, and counts a dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
-   inside. */
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
 /* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts it on the device alone. Requires: not inside. */
+   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
-   goes along; a block that will be charged gets a side record first. */
+/* Moves a block to another device, key or size, and counts the move. The block keeps its side
+   record. If the block has none and will be charged to an account, it gets one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,

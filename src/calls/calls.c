@@ -20,19 +20,20 @@
 #include "calls/record.h"
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
-    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* The first keeps the stack of a detached block in its token. The second reads it there. */
+/* Keeps the stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
+/* Returns the stack that a token keeps. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -42,10 +43,10 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
-   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
-   logs both storages and records the event with its site. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
+   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
+   the end of the realloc writes a line with both storages, and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -80,7 +81,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack; 0: the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -95,8 +97,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     return mli_self.pick_row;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
-   records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
+   failed: the function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -139,13 +141,14 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
     return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
                                                                              : MEMLORD_E_DEVICE;
 }
+/* Checks the arguments of n blocks. Returns the error of the first block that has one. */
 static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
                                                  int opens) {
     memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -153,7 +156,8 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks by the first block that is at fault. */
+/* Counts and logs that a call with n blocks was refused. The message names the first block that is
+   at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -170,16 +174,17 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
-   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
-   more; or none, as the block that has its key is replaced. */
+/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
+   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
+   a track takes of a live key; else nothing, because the block replaces the one that has its
+   key. */
 typedef struct mli_hold {
-    uint64_t rows; /* its word2 */
-    int did;
+    uint64_t rows; /* the word2 of the block */
+    int did;       /* MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
-   number of blocks that hold memory. */
+/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+   the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -205,9 +210,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   Such a reference may by now be the last of its block: then the end of the block asks fences of
-   the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   A reference that the call holds may have become the last one of its block. The block then ends
+   here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -223,7 +228,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
+   placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -245,9 +251,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
-   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
-   that memory it counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
+   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
+   Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -277,8 +283,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
-   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
+   key. If the map has a live block under the key, the free will find that block, so the function
+   takes the expected free off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -293,7 +300,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all memory first, then records one block after the other. */
+/* Records n blocks or none: takes all the memory first, then records one block after another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -325,8 +332,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
-   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
+   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -352,6 +360,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
+/* Counts and logs that a call with a fence was refused. */
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
                                                  int how, memlord_result r,
@@ -361,7 +370,7 @@ static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device d
     return mli_refuse(lord, refuser, r, device,
                       fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
-/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
+/* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
@@ -399,8 +408,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
-   last one is returned. With MEMLORD_DEBUG logs one line for all. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -425,7 +435,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
+                                          free */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -493,7 +504,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc. */
+/* Ends a realloc with its token. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -512,8 +523,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
+/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
+   the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -564,8 +575,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
-   that its fences hold it back from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
+   once: its fences then keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -580,7 +591,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -597,8 +608,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
-   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
+   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+   new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -645,9 +657,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. A source that is not live makes no device known. A
-   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
-   so is replaced, as by an alloc of a pending storage. */
+/* Moves a block to another device or storage. If the source is not live, the move makes no device
+   known. The fence is discarded if no block waits for it: because there is no source, or because
+   the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -673,9 +685,9 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_debug_note_from(lord, from, from_storage);
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on its route and its destination. */
+/* Counts a copy on the route between its two devices, and on the device it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -698,7 +710,8 @@ static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, meml
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    const int source = /* 1: the source is at fault */
+        !mli_key_valid(from_storage) || !mli_type_valid(from);
     memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"

@@ -41,14 +41,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
-   block. */
+/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
+   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
+   no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -72,7 +72,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
+   more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -80,8 +81,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
-   ends its block if it was the last. Returns the bytes credited. */
+/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
+   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
+   credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -95,7 +97,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has the fence frees it */
+    f->asker = NULL; /* if a block still has the fence, the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -125,8 +127,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
+   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
+   counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -155,9 +158,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
-   NULL: none is left. */
+/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
+   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
+   has not asked. NULL: no such fence is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -193,8 +196,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
-   and p->late get the call and the time at which the next one is. */
+/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
+   and p->late then get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -215,10 +218,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
-   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
-   one that asks. */
+/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
+   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
+   does nothing: no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -252,8 +255,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Copies the source of a move, after it has a side record: all memory is taken before anything
-   changes. */
+/* Gives the source of a move a side record, and copies what the destination takes over. So all
+   memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

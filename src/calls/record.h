@@ -22,12 +22,12 @@
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* its bytes that may come off tickets */
+    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
-   ledger's own allocator call: that passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
+   the ledger's own allocator makes the call: such a call passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -42,13 +42,14 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
+/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
+   thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
-   that nothing is held while the logger and the end of the call run host code. */
+/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
+   the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -61,8 +62,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
-   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
+   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
+   and sets that one to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -70,7 +72,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
+   or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -78,18 +81,20 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
-   With `gone` NULL this function writes the line of MEMLORD_DEBUG, else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
+   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
+   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
+   MEMLORD_DEBUG; else its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
-   and logged. */
+/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
+/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
+   logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
