@@ -8503,21 +8503,22 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
    books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
    published bytes, which never exceed the live bytes. Locks: count, then row. */
 
-/* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
-   cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
-   frees another's block counts in its own cell, so a level may be negative; sums of levels are
-   exact modulo 2^64.
+/* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
+   in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
+   count lock. A thread that frees the block of another thread counts that in its own cell, so a
+   level may be negative. Sums of levels are exact modulo 2^64.
 
-   The thread publishes the cell at its first bytes, and when level - base leaves 0..share: it brings
-   the row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). The
-   share is a batch while one cell of the row is in use; else it is so small that the cells together
-   hold back 4 KiB or a 64th of the peak (mli_cell_share). So while no thread is inside a shard the
-   row's published bytes are at most the live bytes, and at least the live bytes less a batch for
-   each thread. A reader of the peak adds the highs that are not yet published (mli_row_sum). */
+   The thread publishes the cell: it adds the level to the row's published bytes, less a part that
+   the cell holds back, and raises the row's peak (mli_cell_publish_due). It does so at the first
+   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
+   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
+   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
+   adds the highs that are not yet published (mli_row_sum). */
 typedef struct mli_cell {
-    mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
-    mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
-                              any site */
+    mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
+    mli_u64 out;           /* the bytes that this thread freed */
+    mli_u64 allocs, frees; /* how many; in a site's cell `frees` are those that were called at the
+                              site, of blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
@@ -8529,69 +8530,71 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
-   share above base, so a level up to the high needs no publication. */
+/* Counts an alloc. Returns a negative value if the level rose above the cell's high. The high is at
+   most a share above the base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
     mli_u64_store(&cell->level, level);
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
+/* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
+   fell below the base. `out` is stored before `level`. A reader loads them in the other order, so
+   that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that holds its next band check: the thread requests one when
-   its `out` exceeds this value. 0 requests one at the next free. The word is freed_here, which only
-   sites use otherwise. */
+/* Returns the word of a device's cell that says when the thread requests its next band check: when
+   its `out` exceeds this value. With 0 it requests the check at its next free. The word is
+   freed_here, which only the cells of sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
+/* Returns a negative value if the thread has to request a band check: it has freed enough bytes on
+   the device. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
-/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+/* Counts a free on its device. Returns a negative value if the thread has to publish the cell or to
+   request a band check. */
 static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
     const int64_t past = mli_cell_count_free(cell, bytes);
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
-   back more than its share or less than 0, and requests a band check if one is due. Requires: the
-   caller is inside, but for a site: see mli_count. */
+/* Does the work that a change of a cell makes due: raises its high; publishes the cell if it now
+   holds back more than its share or less than 0; requests a band check if one is due. Requires: the
+   caller is inside a shard, or the cell is that of a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset, first and slack; with a batch also published,
-                              publish_count and the changes of cells */
+    mli_lock lock;         /* guards at_reset, first and slack; if the ledger has a batch, also
+                              published, publish_count and cells */
     uint32_t dev;          /* the device */
-    mli_u32 cells;         /* its cells in use: those that have published; 0 without a batch */
-    void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
+    mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
+    void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
-    mli_u64 peak;          /* signed */
-    mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
-                              sampled */
+    mli_u64 peak;          /* bytes, signed */
+    mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
+                              signed */
     mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
-    mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
-    mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the cell that was in use before others, until it publishes again; NULL:
-                              it has */
-    uint64_t slack;        /* the most that mli_row_slack has been: a reset lowers the peak */
-    struct {               /* sums at the last reset; freed: at the last reset or collection */
+    mli_u64 expected;      /* of a tag: the bytes of memlord_expect; 0: none */
+    mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
+    mli_cell *first;       /* the first cell that published, if another cell has published since
+                              and it has not; else NULL */
+    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    struct {               /* the sums at the last reset; `freed` also restarts at a collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
 
-/* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
+/* The sums of a row over all threads. All members but in, out, live and blocks count from the last
+   reset. */
 typedef struct mli_row_totals {
-    uint64_t in, out; /* bytes since create, modulo 2^64 */
+    uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
@@ -8634,9 +8637,11 @@ typedef struct mli_span {
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
+    uint64_t bytes; /* the bytes that it wanted */
+    uint64_t live;  /* the live bytes of the device then */
+    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX: not known */
     const memlord_site *site;
-    uint64_t time; /* 0: there was none */
+    uint64_t time;  /* 0: there was no such request */
 } mli_oom;
 
 /* The bytes of a device from which the metrics of bands are computed. */
@@ -8644,28 +8649,28 @@ typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
 
-/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
-   gc_frame and gc_serial. */
+/* The state of a device's bands. The lock of the device's phys guards the members that are not
+   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
-    mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
+    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+                         callbacks and phys */
+    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
+                                         check is requested; signed */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders them */
+    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
+    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
     uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
-    void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
-                                   lock */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
-                                   callbacks lock */
+    mli_levels gc_end;          /* the levels when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
+    void *gc_thread;            /* the thread that runs the collection */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
 } mli_watch;
 
-/* The bytes of a device at the latest sample of its phys. All 0: the device is newer than the
-   sample. */
+/* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
+   than the sample. */
 typedef struct mli_sample_mark {
     uint64_t held; /* the least bytes that the device held */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
@@ -8678,12 +8683,13 @@ typedef struct mli_device_record {
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
-    mli_oom oom;                 /* under the lock of its phys */
-    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
-    struct mli_holders *holders; /* the holders at its peak; under the snapshots lock */
-    mli_u64 peak_since;          /* ns since create; snapshots taken from then on belong to this
-                                    peak */
-    mli_phys own_phys;
+    mli_oom oom;                 /* under the lock of the phys */
+    mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
+    mli_sample_mark before;      /* the mark of the sample that a source takes now; same lock */
+    struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
+    mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
+                                    the present peak */
+    mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
 /* Returns the record of a dev; NULL: it was not made yet. */
@@ -8708,8 +8714,8 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
-   the shard is stopped it waits for the shard's lock. */
+/* Enters shard 0 only to count, and does not use its table: a fork waits until the caller leaves.
+   While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
 /* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
@@ -8717,8 +8723,8 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
-/* Returns one more than the last row number of a book. The acquire pairs with the release in
-   mli_row_publish: rows below it can be read. */
+/* Returns one more than the number of the last row of a book. All rows below it can be read: the
+   acquire pairs with the release in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
 /* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
    row that was made was not published, it is made again. Requires: the cold lock. */
@@ -8732,11 +8738,12 @@ MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by
 /* Returns a statistic of the ledger as a whole. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
-/* Counts a record that is lost, by MLI_LOST_...; returns how many are. */
+/* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
+/* Returns how many records of a kind are lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the number of resets. Counts of an earlier epoch no longer count. */
+/* Returns the epoch: how many resets there were. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -8754,18 +8761,21 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+/* Adds `by` to the level of an invocation on a device. Before that the level had been higher by
+   `above` for a moment, which raises the high. Both are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* The same for all that a thread is in: the base of its cell changes by `by`. */
+/* Does the same for every invocation that a thread is in. `by` is the change of the base of the
+   thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
-/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
-   Requires: the row's lock, if the ledger has a batch. */
+/* Returns how far a cell's level has been above its base. If another cell of the row has published
+   since, returns how far the level is above the base now. Requires: the row's lock, if the ledger
+   has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
-   another thread has, `published` may have been lower when the cell had its high. Requires: the
-   caller holds the row's lock. */
+/* Raises a row's peak to the published bytes with a cell at its high, if no other cell has
+   published since this one did. If another cell has, the published bytes may have been lower when
+   this cell had its high. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -8780,20 +8790,22 @@ typedef struct mli_row_delta {
                                         site */
     int undo;                        /* 1: takes back an `in` and `allocs` that were counted
                                         before */
-    uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
-                          or ends; 0: there is none */
+    uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
+                          plus 1; 0: there is no such block */
 } mli_row_delta;
-/* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
-   its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
+/* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
+   -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
+   a shard, so that a fork finds both changes or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
-/* Counts n deltas, each on up to three rows. Requires: the caller is inside, so that fork finds a
-   block and its counts both or neither. Only mli_count_site_free counts outside: its rows may need
-   memory, and fork may come between the block and that count. */
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
+   finds a block and its counts both or neither. Only mli_count_site_free counts outside: its row
+   may need memory, and a fork may come between the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls of which
-   the sum has one half, and these never add up to 2^56 bytes. */
+/* Returns a - b, both modulo 2^64. Returns 0 for a difference that is negative by less than 2^56.
+   Such a difference comes from calls that are in progress: a sum then has one half of the call and
+   not the other. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
@@ -8803,31 +8815,30 @@ MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
    uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
-   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
-   is exact by itself. */
+/* Sums a row over all threads, under its lock. No cell can publish meanwhile, so the published
+   bytes and what one cell holds back were live together. The peak is computed only with `peaks`.
+   Without a batch cells publish without the lock, and the row's peak is exact. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock, for memlord_allocated. It adds the level of
-   every thread's cell, published or not. A sum below 0 is returned as 0: the sum may have a free of
-   another thread, but not yet the alloc before it. */
+/* Returns the live bytes of a row, without a lock, for memlord_allocated: the sum of the levels of
+   all its cells. Returns 0 for a sum below 0. Such a sum has the free of a block by one thread, but
+   not the alloc by another. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact; the orphan's cell is nobody's own. */
+/* Sets a row's peak to its live bytes. publish_count rises, so that the highs of other cells no
+   longer count. The high of the thread's own cell becomes its level, and goes on to count. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
+/* Takes bytes out of `freed` that are credited now but were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that an addition of another
-   thread there is not lost. */
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset and does not overwrite
+   it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
@@ -10120,32 +10131,34 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
    books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open: a call that comes too late finds another generation.
-   Locks: cold, for the lists of records; account (MLI_RANK_ACCOUNT), one for each. */
+   under its lock, and only while it is open. A call that comes after the close finds another
+   generation in the record. Locks: cold guards the lists of records; each account has a lock of its
+   own (MLI_RANK_ACCOUNT). */
 
-/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
-   handle. A closed one is in a list, and is opened again under the next generation. The first
-   generation differs between ledgers: a ticket of another ledger is unknown. */
+/* A ticket or an account names a record: number:32 | generation:32. The record begins with its
+   handle. A closed record is in a list until it is opened again, under the next generation. Ledgers
+   begin with different generations, so that a ticket of another ledger is unknown. */
 typedef struct mli_handle {
-    mli_u32 generation; /* odd: open */
-    uint32_t number;
-    struct mli_handle *next; /* the next one in the list of closed records */
+    mli_u32 generation;      /* odd: the record is open */
+    uint32_t number;         /* the number of the record, from 1 */
+    struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* An account's record. The bytes charged and those that tickets hold both count against the limit.
-   While a block that comes off a ticket is recorded, its bytes count twice. */
+/* The record of an account. Bytes that are charged and bytes that tickets hold both count against
+   the limit. While a block that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* changes under the cold lock; ends under both locks */
-    mli_lock lock;     /* all below */
-    uint64_t held;     /* the bytes that tickets hold */
-    memlord_account_stat stat;
+    mli_handle handle;         /* changes under the cold lock; to close it takes `lock`, too */
+    mli_lock lock;             /* guards the members below */
+    uint64_t held;             /* the bytes that tickets hold */
+    memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
-   pairs with the release in mli_handle_open. Records that were never added are zero. */
+/* Returns the record of an open ticket or account; NULL: `id` names none, or a closed one. The
+   acquire pairs with the release in mli_handle_open. A record that was never added has only
+   zeros. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector, and to a list under its lock. */
+/* Adds a closed record to a vector and to a list, under the lock of the list. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
@@ -10162,27 +10175,29 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* The first returns the number of account records. The second returns one of them; record 1 is the
-   first. */
+/* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
+/* Returns the account record with a number, from 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
 /* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
-/* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
-   using a closed account here. */
+/* Returns the account to which a thread charges its blocks on a device; 0: there is none. If the
+   account is closed, the thread stops using it here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+/* The same, for a device that may have no dev yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device);
 
 /* Returns the account if it is open and has a limit; else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. 0: the limit does not allow that. A closed account allows
-   all. */
+/* Holds bytes of an account for a ticket. Returns 0 if the limit does not allow that. A closed
+   account allows everything. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds to the bytes that tickets hold of an account, whatever its limit is, or takes off them. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit does
+   not matter. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
 /* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
@@ -10197,16 +10212,16 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, which exists whatever the limit is. 0: it charged nothing, because
-   the account is closed or has 2^48 bytes. */
+/* Charges the bytes of a block, also above the limit, because the block exists. Returns 0 if it
+   charged nothing: the account is closed, or would have more than 2^48 bytes. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
-   have taken some off by memlord_account_charge: then at most what is left. */
+/* Takes the bytes of a block off the account that it was charged to, if the account is open. Takes
+   off at most what the account has: the host may have taken bytes off by memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Copies the statistics of an account, and to *held the bytes that tickets hold. Returns 0 if it is
-   closed. Requires: the cold lock. */
+/* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
+   if the account is closed. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
                                                  uint64_t *held);
 
@@ -11117,54 +11132,55 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the mistakes of the host that are kept with their place, and which refusals were logged. May
-   use books/sites, books/devices, books/counters and base/log. Invariants: the list has one entry a
-   kind and site, is bounded, and only a reset takes an entry off; a mistake costs nothing until it
-   is made. Locks: anomalies, for the list; none is held while a site is copied or the logger
-   runs. */
+/* Owns the list of the host's mistakes, each with its place, and notes which refusals were logged.
+   May use books/sites, books/devices, books/counters and base/log. Invariants: the list has at most
+   one entry for a kind and a site, and only a reset takes entries off. A host that makes no mistake
+   pays nothing. Locks: anomalies guards the list; no lock is held while a site is copied or the
+   logger runs. */
 
-#define MLI_ANOMALIES 64
+#define MLI_ANOMALIES 64 /* the most entries of the list */
 
-/* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
+/* Returns the name of a kind (MEMLORD_ANOMALY_...), as reports write it: "unknown_free". */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
-/* Notes the site of a call on the general path, when the call begins. A call from within the
-   ledger's own allocator notes none: the call around it still needs its own. */
+/* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
+   allocator makes notes no site, because the call around it still needs the site that it noted. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
-/* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
-   `word2` has the rows of the block in question, as it would be without a side record; 0: no block
-   is in question. Returns 1 if it is the first of its kind there. Requires: no lock is held but the
-   orphan lock. */
+/* Keeps a mistake at the site of the call in progress. The first mistake at a site may take memory.
+   `word2` has the rows of the block in question, as in an entry without a side record; 0: no block
+   is in question. Returns 1 if the mistake is the first of its kind at the site. Requires: no lock
+   is held but the orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs the end of a tag or a scope while none is open. `caller`: the return address of
-   that call; NULL: not known. Requires: the caller holds no lock. */
+/* Keeps and logs this mistake: a call ended a tag or a scope, and none was open. `caller` is the
+   return address of that call; NULL: it is not known. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
-   the thread's next such call logs the mistake. */
+/* Ends a call that may have noted a mistake: logs it. If the call was made by the ledger's logger,
+   logs nothing: the next call that the thread ends here logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
-/* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
-   is none. Requires: the caller holds no lock. */
+/* Copies the mistake with a number, from 0, with its sites as reports show them. Returns 0 if there
+   is no mistake with that number. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
 /* Returns how many mistakes were at sites that found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+/* Returns what is wrong with the storage or the size of a block; NULL: both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs its mistakes. A call refused with MEMLORD_E_INVALID or
-   MEMLORD_E_DEVICE is counted, and kept as a mistake at `site`. It is logged if it is the first one
-   there, or the first of its function with that result; never from within the logger. A call from
-   within the ledger's allocator is neither counted nor logged. `fault`: what is wrong with an
-   argument; NULL: that is not known. Returns r. Requires: the caller holds no lock. */
+/* Ends a public call that returns r: logs the mistakes of the call, and returns r. If r is
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, also counts the refusal and keeps it as a mistake at
+   `site`. The refusal is logged if it is the first at the site, or the function's first with that
+   result, and if the call was not made by the logger. A call that the ledger's allocator makes is
+   neither counted nor logged. `fault` says what is wrong with an argument; NULL: that is not known.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -14222,14 +14238,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
-   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
+   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
+   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
+   shard; cold, for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next;
-    uint32_t from, to;
+    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
+    uint32_t from, to;      /* devs */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
@@ -14237,28 +14254,30 @@ typedef struct mli_route {
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Return the delta of a block that opens, and of one that closes. */
+/* Returns the delta of a block that opens. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
+/* Returns the delta of a block that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells in which n deltas will be counted. Requires: not inside a shard, as it may
-   allocate. */
+/* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
+   because the function may allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
-   inside. */
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
-   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
+/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
+   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
+/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
+   line. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
@@ -14279,52 +14298,61 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as
-   a whole if its device could not be added. The free of that storage is expected from then on, and
-   is no unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns
-   r. */
+/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
+   whole if its device could not be added. From then on a free of that storage is expected and is no
+   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
-   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
+/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
+   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
+   OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* The states of a key, for a call that ends its block. */
-enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+enum { /* the states of a key, for a call that ends its block */
+    MLI_KEY_DEAD,    /* the map has no entry with the key */
+    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
+    MLI_KEY_USED     /* the block is live and has recorded uses */
+};
 
-/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
-   have without a side record. */
+/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
+   entry would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends`: the call ends the storage, so an unknown one is counted. */
+   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block, and the side record that the count may need. */
+/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
     MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
                           storage again */
-    MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
+    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
+    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
+                          put */
 };
-enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+enum { /* what mli_entry_put did */
+    MLI_DID_NOTHING, /* it put no entry and added no reference */
+    MLI_DID_OPEN,    /* it put the entry */
+    MLI_DID_VIEW     /* it added a reference to the block that had the key */
+};
 
-/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
-   inside. */
+/* Puts an entry on the map under its key, and counts n deltas. `how` is MLI_PUT_...; *did gets
+   MLI_DID_... Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
-   MEMLORD_NONE means no account. */
+/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
+   that the thread uses; MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -14334,67 +14362,69 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by one of another size. */
+   it by a block of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
-   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
-   side record. */
+/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
+   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
+   has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
-   that it would have without a side record; its key is 0 if no block ended. A block with recorded
-   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
+/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
+   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
+   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
+   once it has left the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
-   which counts the bytes of the block until mli_pick_off. */
+/* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
+   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
-   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device they are rows of that device. Requires: not inside. */
+/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
+   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
+   the returned word are those of an entry without a side record. The rows of the returned word are
+   rows of `dev`. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
 
-/* Counts a detached entry as closed and frees its side record: it is not attached again. */
+/* Ends a detached block: counts it as closed, and frees its side record. */
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
-/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
-   detached, or the caller holds it. */
+/* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
+   entry is detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
-   word2 as it would be without a side record: another thread may free that record once the block is
-   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
-   alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change. With
+   `moves` the change counts as the end of one block and the open of another, else as a change of
+   size. *rows gets the word2 that the entry would have without a side record: once the block is on
+   the map, another thread may free that record. If the map has no room, ends the block with its old
+   bytes, and counts a dropped alloc of the new ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
 /* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
-   inside. */
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
+   caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
 /* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts it on the device alone. Requires: not inside. */
+   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
-   goes along; a block that will be charged gets a side record first. */
+/* Moves a block to another device, key or size, and counts the move. The block keeps its side
+   record. If the block has none and will be charged to an account, it gets one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -16090,20 +16120,22 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
-/* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
-   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
-   none while a fence runs host code. */
+/* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
+   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
+   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
+   fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
-   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
-   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
-   thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. The last fence of a block that is done
+   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
+   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
+   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
+   that it asks no queue. A thread that runs a function of a fence asks no other fence
+   (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
-   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
-   barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does the work for that device which the ledger's mask
+   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+   has recorded its events. A thread without the system's barrier always takes the slow function,
+   which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
@@ -16113,34 +16145,35 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
 
 enum { /* why a fence is attached */
     MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred */
-    MLI_ATTACH_MOVE  /* the source of a move */
+    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
+    MLI_ATTACH_MOVE  /* the block is the source of a move */
 };
 
-/* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
-   `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. With f NULL the block waits only for the uses recorded before. After an error the caller
-   keeps f. */
+/* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
+   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
+   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
+   before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks, for the first time, the fences of a block that was just freed, in the order they were
-   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
-   a later poll asks it. */
+/* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
-   first fence of every queue, and the next ones while they are done. Within the ledger's own
-   allocator call it does nothing. */
+/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
+   Asks the first fence of every queue, and further fences of the queue as long as they are done.
+   Does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
-   of one queue of that type. */
+/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
+   fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
-   the destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
+   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
+   makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -16179,14 +16212,14 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     }
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
-    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
+    if (why == MLI_ATTACH_FREE && refs > 1) /* the destination of a move keeps the references */
         mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
-   block. */
+/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
+   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
+   no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -16210,7 +16243,8 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block; its key is 0 if the fence has no block any
+   more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -16218,8 +16252,9 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            mli_device_record_at(lord, dev)->device, of->key,
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
-/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
-   ends its block if it was the last. Returns the bytes credited. */
+/* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
+   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
+   credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -16233,7 +16268,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
-    f->asker = NULL; /* a block that still has the fence frees it */
+    f->asker = NULL; /* if a block still has the fence, the block frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     mli_anomalies_tell(lord);
@@ -16263,8 +16298,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
+   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
+   counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -16293,9 +16329,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
-   NULL: none is left. */
+/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
+   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
+   has not asked. NULL: no such fence is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -16331,8 +16367,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
-   and p->late get the call and the time at which the next one is. */
+/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
+   and p->late then get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -16353,10 +16389,10 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 #define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
 
-/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
-   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
-   one that asks. */
+/* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
+   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
+   does nothing: no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -16390,8 +16426,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Copies the source of a move, after it has a side record: all memory is taken before anything
-   changes. */
+/* Gives the source of a move a side record, and copies what the destination takes over. So all
+   memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -16468,12 +16504,12 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 typedef struct mli_call {
     mli_thread *t;        /* the record it counts on */
     uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* its bytes that may come off tickets */
+    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
-   ledger's own allocator call: that passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
+   the ledger's own allocator makes the call: such a call passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16488,13 +16524,14 @@ static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device devic
     if (r == MEMLORD_OK) call->t = mli_thread_get(lord);
     return r;
 }
-/* Sets the bytes that the call is about to record in flight, if it or its thread has tickets. */
+/* Marks the bytes that the call is about to record as in flight, if the call names a ticket or its
+   thread has tickets. */
 static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes) {
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did`: the block was recorded. Puts the thread record back first, so
-   that nothing is held while the logger and the end of the call run host code. */
+/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
+   the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -16507,8 +16544,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
-   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
+/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
+   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
+   and sets that one to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16516,7 +16554,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                                           const memlord_site *site);
 
 /* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
-   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+   is no memory for the block, it counts as dropped. Requires: mli_opts_settle has written `opts`,
+   or `opts` has neither tag nor ticket nor account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
@@ -16524,18 +16563,20 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
-   MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
-   With `gone` NULL this function writes the line of MEMLORD_DEBUG, else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
+   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
+   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
+   MEMLORD_DEBUG; else its caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
-   and logged. */
+/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
+/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
+   logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -16546,15 +16587,15 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
         from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
-        the rows and cells of its site and tag.
+     3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
+        up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block with more references only takes
-        one off. A block with fences becomes pending.
-     5. Count the free at its own site. Record the event, put the thread record back, write the line
-        of MEMLORD_DEBUG.
+        Both count before they leave the shard. A release of a block that has more references only
+        takes one reference off. A freed block with fences becomes pending.
+     5. Count a free at the site that called it. Record the event, put the thread record back, and
+        write the line of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
@@ -16575,8 +16616,8 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after it was settled: then the bytes count in full, or are
-   charged to none. */
+/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
+   bytes of the block count as new; without the account they are charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -16619,14 +16660,14 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     const int logs = !gone && mli_debug_on(lord);
     memlord_result r;
     if (!gone) gone = &e;
-    gone->key = gone->word1 = 0; /* mli_block_close may not be called */
+    gone->key = gone->word1 = 0; /* for the returns before mli_block_close */
     if (!storage) return MEMLORD_OK;
     r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next such free is fast */
+        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -16647,6 +16688,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
+/* Records an alloc of which only the site is given. A refusal is counted and logged. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -16863,19 +16905,20 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
-    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
-    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
     MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* The first keeps the stack of a detached block in its token. The second reads it there. */
+/* Keeps the stack of a detached block in the token. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
 }
+/* Returns the stack that a token keeps. */
 static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
@@ -16885,10 +16928,10 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
-   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
-   logs both storages and records the event with its site. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+   word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
+   word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
+   the end of the realloc writes a line with both storages, and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -16923,7 +16966,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack; 0: the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -16938,8 +16982,8 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     return mli_self.pick_row;
 }
 
-/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
-   records the old storage again, unchanged. */
+/* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
+   failed: the function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -16982,13 +17026,14 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
     return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
                                                                              : MEMLORD_E_DEVICE;
 }
+/* Checks the arguments of n blocks. Returns the error of the first block that has one. */
 static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
                                                  int opens) {
     memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -16996,7 +17041,8 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks by the first block that is at fault. */
+/* Counts and logs that a call with n blocks was refused. The message names the first block that is
+   at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -17013,16 +17059,17 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
-   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
-   more; or none, as the block that has its key is replaced. */
+/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
+   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
+   a track takes of a live key; else nothing, because the block replaces the one that has its
+   key. */
 typedef struct mli_hold {
-    uint64_t rows; /* its word2 */
-    int did;
+    uint64_t rows; /* the word2 of the block */
+    int did;       /* MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
-   number of blocks that hold memory. */
+/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+   the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -17048,9 +17095,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   Such a reference may by now be the last of its block: then the end of the block asks fences of
-   the host. */
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
+   A reference that the call holds may have become the last one of its block. The block then ends
+   here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -17066,7 +17113,8 @@ static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
     }
 }
 
-/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
+/* Gives a placeholder the bytes of its block. Returns 0 if another thread has ended or replaced the
+   placeholder meanwhile. */
 static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
@@ -17088,9 +17136,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
-   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
-   that memory it counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
+   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
+   Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -17120,8 +17168,9 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
-   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
+   key. If the map has a live block under the key, the free will find that block, so the function
+   takes the expected free off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -17136,7 +17185,7 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all memory first, then records one block after the other. */
+/* Records n blocks or none: takes all the memory first, then records one block after another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -17168,8 +17217,9 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 
 /* -- moves -- */
 
-/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
-   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+/* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
+   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
                                                const memlord_fence *fence, int used,
@@ -17195,6 +17245,7 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- deferred frees -- */
 
+/* Counts and logs that a call with a fence was refused. */
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
                                                  int how, memlord_result r,
@@ -17204,7 +17255,7 @@ static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device d
     return mli_refuse(lord, refuser, r, device,
                       fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
-/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
+/* Attaches a fence to a block. `how` is MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
                                                int how, const memlord_site *site) {
@@ -17242,8 +17293,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
-   last one is returned. With MEMLORD_DEBUG logs one line for all. */
+/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
+   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
+   blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -17268,7 +17320,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
+                                          free */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17336,7 +17389,7 @@ MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blo
     return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
-/* Ends a realloc. */
+/* Ends a realloc with its token. */
 static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
                                              uint64_t new_storage, uint64_t bytes,
                                              const memlord_site *site) {
@@ -17355,8 +17408,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
-   is not lost for want of it. */
+/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
+   the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -17407,8 +17460,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
-   that its fences hold it back from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
+   once: its fences then keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -17423,7 +17476,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* the token has no block to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -17440,8 +17493,9 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
-   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
+   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+   new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -17488,9 +17542,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. A source that is not live makes no device known. A
-   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
-   so is replaced, as by an alloc of a pending storage. */
+/* Moves a block to another device or storage. If the source is not live, the move makes no device
+   known. The fence is discarded if no block waits for it: because there is no source, or because
+   the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17516,9 +17570,9 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_debug_note_from(lord, from, from_storage);
     (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
     mli_fences_ask_new(lord, chain);
-    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for the fence */
 }
-/* Counts a copy on its route and its destination. */
+/* Counts a copy on the route between its two devices, and on the device it goes to. */
 static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) {
     uint32_t from_dev, to_dev;
@@ -17541,7 +17595,8 @@ static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, meml
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
-    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    const int source = /* 1: the source is at fault */
+        !mli_key_valid(from_storage) || !mli_type_valid(from);
     memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
@@ -17602,9 +17657,9 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------------- src/calls/fast.h -- */
 
 /* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
-   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed;
-   it counts before it leaves the shard, except a free at the site of the free. Locks: none held at
-   the return. */
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
+   A call counts before it leaves the shard; only a free counts at its own site after that. Locks:
+   no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
