@@ -1260,7 +1260,7 @@ typedef struct mli_cuda_nvml_state {
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
     void *library;                          /* NULL: NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or in MIG mode */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: NVML lacks the device, or it is in MIG mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
@@ -1633,7 +1633,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. A cudaFree of a pool's block is taken for one outside; the next sample puts that right. */
+   went. A cudaFree of a pool's block counts as one outside of pools until the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
@@ -2018,8 +2018,8 @@ typedef struct mli_cuda_stream {
     unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
     uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
     mli_cuda_context *context; /* NULL: not known yet */
-    int device;                /* the device of its first block; if a default stream has no context
-                                  yet, it gets the primary one of that device */
+    int device;                /* the device of the block that made the stream known; a default
+                                  stream without a context gets the primary one of that device */
     uint64_t number;           /* no other stream has or had this number */
     unsigned users;            /* the fences and scopes on it, and the calls that work with it */
     unsigned inside;           /* the threads that call the driver for it */
@@ -2030,7 +2030,7 @@ typedef struct mli_cuda_stream {
     uint64_t failed;           /* the last position whose event failed */
     uint64_t refused;          /* positions up to this one that have no event never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
-    uint64_t pass;             /* the last pass of mli_cuda_streams_record that took the stream */
+    uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
     unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN .. */
     unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
@@ -2107,7 +2107,7 @@ static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
     unsigned idle;    /* the streams without a user */
     uint64_t numbers; /* the last number of a stream */
-    uint64_t passes;  /* the last pass of mli_cuda_streams_record */
+    uint64_t passes;  /* the number of calls of mli_cuda_streams_record; each is a pass */
 } mli_cuda_streams;
 
 /* Returns a number of this thread that no other living thread has. */
@@ -3058,7 +3058,7 @@ MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *p
                                           mli_cuda_ending *end, const memlord_site *site);
 
 /* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
-   reserved ones before they are credited, so that they never count as cached. */
+   device's reserved bytes before they are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -3515,8 +3515,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* The use of a block on a stream. From mli_cuda_use_begin to _end the call is a user of the
-   stream. */
+/* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
+   user of the stream. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL: no memory */
     memlord_device device;   /* the device of the block */
@@ -3882,8 +3882,6 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
    memory. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
-
-/* --------------------------------------------------------------------- cuda/wrapped -- */
 
 #ifdef __cplusplus
 extern "C" {

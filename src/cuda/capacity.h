@@ -20,7 +20,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. A cudaFree of a pool's block is taken for one outside; the next sample puts that right. */
+   went. A cudaFree of a pool's block counts as one outside of pools until the next sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An

@@ -19,7 +19,7 @@ MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *p
                                           mli_cuda_ending *end, const memlord_site *site);
 
 /* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
-   reserved ones before they are credited, so that they never count as cached. */
+   device's reserved bytes before they are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 

@@ -16,7 +16,7 @@ typedef struct mli_cuda_nvml_state {
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
     void *library;                          /* NULL: NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or in MIG mode */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: NVML lacks the device, or it is in MIG mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 

@@ -10,7 +10,7 @@ static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
     unsigned idle;    /* the streams without a user */
     uint64_t numbers; /* the last number of a stream */
-    uint64_t passes;  /* the last pass of mli_cuda_streams_record */
+    uint64_t passes;  /* the number of calls of mli_cuda_streams_record; each is a pass */
 } mli_cuda_streams;
 
 /* Returns a number of this thread that no other living thread has. */

@@ -34,8 +34,8 @@ typedef struct mli_cuda_stream {
     unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
     uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
     mli_cuda_context *context; /* NULL: not known yet */
-    int device;                /* the device of its first block; if a default stream has no context
-                                  yet, it gets the primary one of that device */
+    int device;                /* the device of the block that made the stream known; a default
+                                  stream without a context gets the primary one of that device */
     uint64_t number;           /* no other stream has or had this number */
     unsigned users;            /* the fences and scopes on it, and the calls that work with it */
     unsigned inside;           /* the threads that call the driver for it */
@@ -46,7 +46,7 @@ typedef struct mli_cuda_stream {
     uint64_t failed;           /* the last position whose event failed */
     uint64_t refused;          /* positions up to this one that have no event never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
-    uint64_t pass;             /* the last pass of mli_cuda_streams_record that took the stream */
+    uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
     unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN .. */
     unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,

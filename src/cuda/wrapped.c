@@ -9,8 +9,6 @@
 #include "cuda/virtual.h"
 #include "cuda/resets.h"
 
-/* --------------------------------------------------------------------- cuda/wrapped -- */
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -11,8 +11,8 @@
 
 /* -- anomalies and drops -- */
 
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
+/* The columns of anomalies and drops, the heaviest first: those that make totals too low, then
+   mistakes of the host, then detail that was lost. */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -71,11 +71,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
-      written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
+/* -- the verdicts. A verdict is of a kind, and has a part for each device that it is about. A part
+      is composed in r->part_text; then each format writes it in its own way. Only
+      MLI_FIRST_DEVICES parts of a kind are written -- */
 
-/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
-   bytes are bad, and then come before the holders. */
+/* The kinds of verdicts in their order: the name in JSON, the head in TEXT, and how bad it is.
+   The bad ones come first and the odd ones last. Anomalies that lost bytes are bad: see
+   mli_verdicts_write. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -99,20 +101,19 @@ static const char *const mli_verdict_texts[MLI_VERDICT_COUNT][3] = {
 };
 enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 
-/* The verdicts while they are written. */
 typedef struct mli_verdict_writer {
     mli_report *r;
-    int json, kind;
-    int lost; /* 1: the anomalies lost bytes */
-    size_t parts;    /* of the kind, so far */
-    uint64_t bytes;  /* of the parts that are left out */
-    mli_out part;    /* the text of a part */
-    const memlord_site *site; /* that the part names, for a reader's link; NULL: none */
-    const char *tag;
+    int json, kind;  /* json 1: writes JSON; 0: writes TEXT. The kind that is being written */
+    int lost;        /* 1: some anomalies lost bytes */
+    size_t parts;    /* how many parts the kind has so far */
+    uint64_t bytes;  /* the bytes of the parts that are left out */
+    mli_out part;    /* the text of the part that is being composed */
+    const memlord_site *site; /* the site that the part names, for a link of the page; NULL: none */
+    const char *tag;          /* the tag that the part names; NULL: none */
 } mli_verdict_writer;
 
-/* Begins a part. Returns where its text goes; NULL: the kind has enough parts, and the part is left
-   out with its `bytes`. */
+/* Begins a part of `bytes`. Returns where its text goes; NULL: the kind has enough parts, so this
+   one is left out and its bytes are added to those that are left out. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -125,7 +126,7 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind: "leaks since mark 1" has its mark. */
+/* Writes the head of a kind. That of the leaks ends with the mark: "leaks since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
@@ -147,8 +148,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     if (w->parts == 1) {
         const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
         if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
-        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  tone);
+        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'",
+                  mli_verdict_texts[w->kind][MLI_VERDICT_NAME], tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -157,8 +158,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a part: in TEXT ", cuda:0: " or "; cuda:0: " and its text. `device` is a code; NULL: it is
-   of no device. */
+/* Writes a composed part: TEXT has ", cuda:0: " or "; cuda:0: " before it. `device` points to the
+   code of its device; NULL: the part is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -172,7 +173,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
 }
-/* Ends a kind, and says what it leaves out. */
+/* Ends a kind: writes how many parts it leaves out, and how many bytes these have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -258,8 +259,8 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
-   has or could have. */
+/* Returns 1 if the largest holder of a device by tag tells something. It tells nothing if it is
+   the only one, is no arena, and no tag was ever used. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -271,9 +272,10 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
-/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
-   different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
+   of different blocks, so each has its own share. In place of a tag stands "untagged" or
+   "arenas", if these hold more; not "untagged" where nothing else could. Writes nothing if
+   nothing is worth it. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -311,8 +313,8 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
-/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as one
-   of them; NULL: nothing had a tag. */
+/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as
+   one of them; NULL: nothing had a tag. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -321,9 +323,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a device
-   that has less than a quarter of its peak by now, as at the end of a program: what is left tells
-   little then. If the holders were noted a little below the peak, names the peak, too. */
+/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a
+   device that has less than a quarter of its peak by now, as at the end of a program: who holds the
+   rest tells little then. Names the peak, too, if the holders were noted a little below it. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -354,7 +356,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* As mli_anomaly_next; dev 0: what no device counted. */
+/* Does as mli_anomaly_next, but with dev 0 returns what no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -382,8 +384,8 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the device with the
+   heaviest first. What no device has counted stands under "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     mli_report *r = w->r;
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
@@ -444,8 +446,8 @@ static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB", where that
-   matters: at least half of a cache that is a sixteenth of the pool. */
+/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB" for a pool
+   of which at least a sixteenth is cached, if the largest piece is at most half of that. */
 static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -462,8 +464,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the holders
-   of a peak and of live bytes, because all totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the
+   holders of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,

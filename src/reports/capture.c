@@ -105,8 +105,8 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
     }
 }
 
-/* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
-   counts by size, the groups of leaks, and the live bytes of each scope. */
+/* Adds a live block to all lists of a report, so that one walk fills them: the largest blocks, the
+   sizes, the streams, the leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
@@ -129,10 +129,11 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     return mli_visit_top(lord, e, &r->top);
 }
 
-/* -- lifetimes: of blocks that begin and end in the event ring -- */
+/* -- the lifetimes of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
-    uint64_t key, stamp;
+typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
+    uint64_t key;   /* of the block's storage and type; 0: the slot is vacant */
+    uint64_t stamp; /* when the block began; 0: it has ended */
 } mli_lifetime_span;
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
@@ -163,7 +164,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80% full */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so 80 % are used at most */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -211,9 +212,9 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
                                   neighbours);
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
-/* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. Bytes by which the ledger's devices grew since the sample count as this
-   process's. */
+/* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
+   process, and those of other processes. Bytes by which the ledger's devices have grown since the
+   sample count as used, and as this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -272,7 +273,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
+/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -347,7 +348,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Captures the largest sites. The balance of each arena is listed as one more site. */
+/* Lists the largest sites. The balance of each arena counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -372,7 +373,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Captures the largest stacks: those with the most live bytes, then those that allocated most. */
+/* Lists the largest stacks: those with the most live bytes, then those that allocated most. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -416,9 +417,9 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error, because threads publish a peak late. So a report does not contradict
-   itself. */
+/* Raises the peak of a device to the most live bytes that its holders or a snapshot since the
+   last reset show, by peak_error at most: threads publish a peak late, and a report must not
+   contradict itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
@@ -436,8 +437,8 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
-   not fit, then the others. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
+   that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,

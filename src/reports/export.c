@@ -181,7 +181,8 @@ static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t t
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
     uint32_t dev, i;
     for (dev = 1; dev <= x->devices; dev++) {
-        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50), left = mli_report_arena(x->r, dev);
+        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50);
+        uint64_t left = mli_report_arena(x->r, dev);
         uint64_t untagged = mli_report_arena_untagged(x->r, dev);
         at = mli_arena_block(x, dev, 0, at, untagged, put, writer);
         mli_take_off(&left, untagged);

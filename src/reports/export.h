@@ -21,47 +21,52 @@ typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
-    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
-                                 no stack */
-    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
-                                 are one */
-    unsigned char dev, state; /* MLI_BLOCK_... */
+    uint32_t tag, scope;      /* their numbers; 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: the
+                                 block has no stack */
+    uint32_t blocks;          /* how many blocks it stands for: if stacks are samples, all blocks of
+                                 a stack are one */
+    unsigned char dev, state; /* the device; MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
+    MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
+    MLI_BLOCK_OPEN = 16, /* this flag and the next one mean what the writer of a format wants */
     MLI_BLOCK_DONE = 32
 };
 
-/* The data that each writer reads besides the report. It is the first member of the writer's
-   state. */
+/* What each writer reads besides the report; the first member of a writer's state. The members
+   below `o` are the last numbers of their kind, which begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
-    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
-                               none */
+    uint32_t devices, sites, tags, scopes; /* sites and tags: rows */
+    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0: the format has no
+                               stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
    fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
+/* Returns the device of a number. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
+/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
+/* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
 /* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
+/* Returns the frame of a place of code that is in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
+/* Returns how many frames there are. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
 /* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
@@ -70,8 +75,9 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x);
    name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
+/* The name of a frame, and where it is. */
 typedef struct mli_frame_name {
-    const char *name, *file;  /* not empty; "": none */
+    const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL: it is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
@@ -93,10 +99,10 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block as the map has it. */
+/* A live block of the map. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks it stands for; 0: it has no stack */
+    double scale; /* how many blocks it stands for as a sample; 0: it was not picked for one */
 } mli_alive;
 
 /* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of

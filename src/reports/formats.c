@@ -8,9 +8,8 @@
 #include "reports/memory_viz.h"
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see
-                                     mli_report */
+    void (*write)(mli_report *r); /* NULL: a knob leaves the format out */
+    int whole;                    /* 1: it needs the lists of the capture: see mli_report */
 } mli_writer;
 
 /* A row of the table for each format. */

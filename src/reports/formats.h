@@ -9,9 +9,10 @@
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if the report needs all of the capture: a frequent scrape of metrics costs no walk of the
-   blocks. Requires, as the next one: the format is known. */
+/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent
+   scrape walks over no blocks. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
+/* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 #endif

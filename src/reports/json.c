@@ -25,11 +25,11 @@
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out members that the HTML page does not read */
-    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
-    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
-                         are listed */
-    uint32_t frames;
+    int brief;        /* 1: leaves out the members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the last event; else 0 */
+    uint32_t *frame;  /* by frame of the ledger: its number in the list "frames", from 1; NULL: no
+                         stacks are listed */
+    uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
@@ -207,7 +207,7 @@ static void mli_json_tags(mli_report *r) {
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
-/* Gives each frame of a stack a number that is not 0. */
+/* Marks each frame of a stack, so that mli_json_frames lists it. */
 static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
     for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
         w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] = 1;
@@ -289,8 +289,7 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576. MiB is for people and older readers; bytes are
-   exact. */
+/* Writes "name_mb":1.00,"name_bytes":1048576. The MiB are for people and for older readers. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -485,14 +484,15 @@ static void mli_json_holders(mli_report *r) {
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
     mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes, s->devices | unknown,
-              s->tags | unknown, s->scopes | unknown);
+              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
+              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that key. */
+/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that
+   key. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;

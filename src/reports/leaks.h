@@ -44,15 +44,16 @@ MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its blocks
-   are in no group, these are not known. Blocks without a site count by their tag. */
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number
+   of groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its
+   blocks are in no group, these are not known. Blocks without a site count by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
     uint64_t bytes, blocks;
     uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
 } mli_leak_sum;
-typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and devices */
+typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
+                                  devices */
     uint64_t bytes, blocks;
     const void *subject; /* the record of the site; of blocks without a site the name of their tag;
                             NULL: the blocks have neither */
@@ -68,14 +69,14 @@ typedef struct mli_leak_sites {
     uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
                                              the last dev that count: later ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of tags;
-                            NULL: no memory */
+    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
+                            tags; NULL: no memory */
     unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
                             last site that has such blocks */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the site
-                                    is not listed */
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the
+                                    site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */

@@ -11,10 +11,10 @@
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
    frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
-   event of an alloc or a move has these too; the others have the site of their
-   call. A tag is the category. The parts of a block are
-   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   event of an alloc or a move has these frames, too; another event has the site of its call. The
+   category of a block is its tag. The parts of a block are under "parts", which viewers skip. CUDA
+   devices keep their index; the other devices come behind them, as the key "memlord" lists them.
+   That key has the anomalies and drops, too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
    back from it. Words, tags and frames are in full where they come first; after that they are
    numbers of the memo: words, then tag rows, then frames. */

@@ -8,13 +8,14 @@
 #include "reports/capture.h"
 
 /* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
-   samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
-   or scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
-   their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
-   different lines, or those there is memory for: with more the order begins again, and readers add
-   equal lines up. Anomalies and drops are not in it: readers know no comments. */
+      stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
+   return addresses in place of the site, the outermost first. The bytes are live; if stacks are
+   samples, they are shares. The bytes of a part have one more frame, the name of the part. A tag
+   or a scope that is not known has no frame. A semicolon in a frame is written as a colon. Lines
+   are in the order of their device, tag and frames, and equal stacks are one line, as long as
+   there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order
+   begins again, and readers add equal lines up. FOLDED has no anomalies and drops: its readers know
+   no comments. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 

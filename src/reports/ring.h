@@ -1,5 +1,5 @@
-/* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
+   table of the last event of each storage. May use reports/export. Locks: none. */
 #ifndef MLI_REPORTS_RING_H
 #define MLI_REPORTS_RING_H
 #include "api/api.h"
@@ -23,6 +23,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -30,11 +31,12 @@ typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
     uint64_t size, used; /* slots, a power of two; slots in use */
-    uint64_t first;      /* ns of the first event; without one the moment of the report */
+    uint64_t first;      /* ns of the first event; if there is none, of the report */
     int scoped;          /* 1: the ring has events of scopes */
     /* By dev: the bytes that its events add, and their number. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row: the bytes that its events add; NULL: not wanted */
+    int64_t *tag_sum; /* by row of tags: the bytes that its events add; NULL: the writer wants
+                         none */
 } mli_last_events;
 
 /* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the

@@ -20,7 +20,7 @@ static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
             break;
     return &table[at];
 }
-/* Makes room for one more share; 0: no memory. */
+/* Makes room for one more entry. Returns 0 if there is no memory. */
 static MLI_COLD int mli_portions_grow(mli_shares *t) {
     const size_t cap = t->cap ? t->cap * 2 : 1024;
     mli_portion *table;
@@ -35,8 +35,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
-   the whole. It is valid until the next call. Without memory the report fails. */
+/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`,
+   in the allocs of its site; with node 0 the whole. The pointer is valid until the next call.
+   Without memory the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -58,7 +59,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked for a sample, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -90,8 +91,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
-   has. */
+/* Adds the wholes of allocs: one for each site and one for each device, and on each device one
+   for the allocs that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -120,7 +121,7 @@ static MLI_COLD void mli_portions_sites(mli_shares *t) {
 static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
     return s->next ? &t->at[s->next - 1] : NULL;
 }
-/* Returns the share of a node and a frame in the allocs of the site of `s`. */
+/* Returns the entry of a frame and a stack among the allocs on the device of `s`. */
 static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
                                      uint32_t node) {
     mli_portion key = *s;
@@ -130,7 +131,8 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
+/* Returns the weight by which a share takes part in its whole: its rest or, with `all`, its
+   value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -141,8 +143,9 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
-   place of their values. A share of no block has no bytes. */
+/* Divides a number of blocks (m 0) or bytes (m 1) among the shares of a whole, by their weights.
+   Adds the results to their values; with `all` puts the results in their place. A share that gets
+   no block is to get no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -178,8 +181,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
-   the bytes of its block there again. */
+/* Makes the sites of a device add up to the device. They may not: a realloc at another site
+   counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -196,7 +199,8 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
+/* Lists the stacks of each whole. Adds up the live blocks of each site in the rest of its
+   allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -207,15 +211,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
-   a reset, or with blocks from a realloc, has not. */
+/* Decides whether all live blocks of a site are among its allocs. They are not if some of them
+   are older than the last reset, or came from a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
-   freed blocks. The second puts the shares of the live blocks back. */
+/* The first function takes the live blocks of a portion off the allocs of its site, so that only
+   the freed blocks are left there. The second one adds the shares of the live blocks again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -231,8 +235,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
-   the rest of a stack without a picked block. */
+/* Makes 0 of numbers below 0: the numbers of freed blocks are differences, so some are. Makes 0
+   of the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -242,20 +246,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
-   has stacks without a picked block. */
+/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
+   blocks must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
-   If more has been taken than the whole has, the stacks get all. */
+/* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
+   the stacks have more than the whole already, divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
-   them. */
+/* Divides a whole among its stacks. Blocks that no stack gets stay with the whole, with their
+   bytes. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -285,7 +289,7 @@ MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
     for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
         mli_portions_each(t, passes[i]);
 }
-/* Returns a share as a block. */
+/* Returns a block that stands for all blocks of a share. */
 static mli_live_block mli_portion_block(const mli_portion *s) {
     mli_live_block b;
     memset(&b, 0, sizeof b);
@@ -354,7 +358,7 @@ MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups) {
         if (groups->at[i].of.dev) groups->put(groups->writer, &groups->at[i]);
 }
 
-/* Passes on the allocs of a site or a stack, and counts them to those of its device. */
+/* Calls put for the allocs of a site or a stack, and adds them to the sum of their device. */
 static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uint64_t allocs,
                                     uint64_t bytes, mli_allocs_fn put, void *writer) {
     t->allocs[of->dev] += allocs;

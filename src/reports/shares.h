@@ -7,53 +7,55 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
-   other blocks of its site, in proportion to the blocks that its samples stand for besides
-   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
-   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
-   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
-   which are divided by site. */
+/* The figures of sites are exact; those of stacks are samples. So a stack gets the blocks that
+   were picked, and a share of the other blocks of its site: in proportion to the blocks that its
+   samples stand for, without the samples themselves. Then the stacks add up to the site, and a
+   block that was picked keeps its own bytes. If a site has no sample, its blocks stay with the
+   site, as a stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are
+   divided by site. The allocs of a site are both together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
-   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+/* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
+   is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
+   a device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
-    uint32_t node;              /* 0: a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
-    unsigned char dev;          /* 0: a vacant entry */
-    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+    uint32_t frame, tag, scope; /* the frame of the site; 0: the allocs of a device */
+    uint32_t node;              /* the stack that the share is of; 0: it is a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: it is the last */
+    unsigned char dev;          /* the device; 0: the entry is vacant */
+    unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, among which are all its live blocks */
+    int64_t value[2];           /* blocks and bytes: those that were picked; later all of the
                                    share */
-    double rest[2];             /* for the blocks that samples stand for, besides themselves */
+    double rest[2];             /* blocks and bytes that the samples stand for, without their own */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
-    mli_portion none; /* takes the place of an entry for which there is no memory */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
-                                                 shares */
+    mli_portion *at;  /* a table with open addressing; NULL: stacks are no samples */
+    size_t cap, used; /* the number of entries, a power of two; how many are in use */
+    mli_portion none; /* stands in for an entry for which there was no memory */
+    /* By dev, if there are no shares: the allocs of the sites or stacks so far, and their bytes. */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares, where stacks are samples. Requires: t is zeroed. Without memory the report
-   fails. */
+/* Makes the shares if stacks are samples; else leaves the table out. Requires: t is zeroed. Without
+   memory the report fails. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
-   the arenas. */
+/* Calls put for every live block, then for the arenas. The blocks of one share come as one
+   block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
+/* Returns the name of a part; a part without one has a name that says so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
-/* Live blocks of one stack, tag and device. */
+/* The live blocks of one stack, tag and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
-    mli_live_block of; /* dev 0: a free group */
+    mli_live_block of; /* one of the blocks; dev 0: the slot is vacant */
     uint64_t blocks, bytes;
 } mli_group;
 typedef struct mli_groups {
@@ -71,8 +73,9 @@ MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that no site has. With samples they are shares. */
+/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for
+   those of each stack. Then calls it for the allocs of each device that no site has. If stacks
+   are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);

@@ -342,8 +342,8 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
    spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
    apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
    `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and a
-   `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
+   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and
+   a `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
    and drops are not in it: readers know no comments. -- */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {

@@ -32,27 +32,27 @@ enum {
     MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
-#define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20      /* sites of leaks */
-#define MLI_TEXT_LEAK_GROUPS 3 /* groups below a site of leaks */
+#define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
+#define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many of `have` lines are not shown. */
+/* Writes how many of the `have` lines of a list are not shown. */
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
-/* The same with the bytes of those lines. */
+/* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
 static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
                                          uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
 
-/* Writes a line for each type with several devices. */
+/* Writes a line for each type of device that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
     int type;
@@ -426,8 +426,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups of
-   blocks that do not below it. */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes the largest groups
+   of equal ones below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -446,7 +446,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
+   blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sites *s = &r->leak_sites;
     uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;

@@ -8,21 +8,23 @@
         ./diff --accept budget.json base.json  # writes the peaks as a budget
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
-    What changed most comes first, by the column with the arrow: live bytes or, where the total of
-    these is the same, the peak or what was allocated. The status is 2 for bad input.
+    What changed most comes first, by the column with the arrow. That is the first of live bytes,
+    peak and allocated bytes whose total has changed. The status is 2 for bad input.
 
-    With several threads a peak may be low by its `peak_error`. A budget with a smaller tolerance is
-    bad input: two runs of one program could differ by more. Record with MEMLORD_FLAG_EXACT (under
-    the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a larger --tolerance. Peaks of
-    scopes are exact, as each counts one thread.
+    With several threads a peak may be too low by its `peak_error`. A budget whose tolerance is
+    smaller than that is bad input: two runs of one program could differ by more. Record with
+    MEMLORD_FLAG_EXACT (under the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a
+    larger --tolerance. Peaks of scopes are taken as exact. They are, unless several threads were in
+    one invocation of the scope.
 
-    A place of code has the better of its two names where both profiles have it: the same module,
-    build id and offset. So a profile that symbolize.c named and one without names compare. Without
-    a build id that holds for two files of the same run alone. In another build an offset is another
-    place: then the places without a name in a module are one row, which is not compared. A stack
-    shows five frames, the innermost first, without those of standard libraries; --json has all.
-    Where stacks are samples, the standard error of a change stands behind the name: two runs have
-    two samples, so stacks change where the program did not.
+    A place of code that both profiles have (the same module, build id and offset) is shown by the
+    better of its two names. So a profile that symbolize.c named can be compared with one without
+    names. Places of a module without a build id are paired only in two files of the same run. In
+    another build an offset is another place: the places without a name in such a module are one
+    row, which is not compared. A stack shows five frames, the innermost first, and passes over
+    those of standard libraries; --json has all frames. If stacks are samples, the standard error of
+    a change stands behind the name: two runs have different samples, so stacks change even if the
+    program did not.
 */
 #define MEMLORD_STATIC /* what is not called is not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -32,14 +34,14 @@
 #include <math.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* budgets have DEVICE to SCOPE */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
 static const struct kind {
-    const char *name, *list;   /* here; in a profile */
-    const char *keys[COLUMNS]; /* in a profile; NULL: it has no such number */
-    const char *rest;          /* names what the list lacks of the total */
+    const char *name, *list;   /* the name that this program prints; the key of the list in JSON */
+    const char *keys[COLUMNS]; /* the keys of its numbers in JSON; NULL: it has no such number */
+    const char *rest;          /* the name of the row for what the list lacks of the total */
 } kinds[KINDS] = {
     {"total", "total", {"allocated", "peak", "total_allocated"}, NULL},
     {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL},
@@ -52,57 +54,58 @@ static const struct kind {
 
 /* A place of code. */
 typedef struct words {
-    const char *name, *stem; /* stem: the name without its line number */
-    int library;             /* of a standard library */
-    int strange;             /* stands for all places that cannot be compared */
+    const char *name, *stem; /* the stem is the name without its line number */
+    int library;             /* 1: it is in a standard library */
+    int strange;             /* 1: it stands for all places of a module that cannot be compared */
 } words;
 
 typedef struct row {
-    int kind, sides, strange;  /* sides: bit 0 in base, bit 1 in now; strange: as of words */
-    const char *name, *stem;   /* as of words */
-    const words *const *frames; /* of a stack, the innermost first */
-    size_t depth;              /* of them */
-    double variance;           /* of the change in live bytes */
-    double bytes[2][COLUMNS];  /* 0: not in that profile; NaN: not known */
-    double low[2];             /* the peaks may be so much higher; NaN: not known */
+    int kind, sides;            /* bit 0 of sides: base has it; bit 1: now has it */
+    int strange;                /* 1: it stands for places that cannot be compared */
+    const char *name, *stem;    /* the stem is the name without its line number */
+    const words *const *frames; /* the frames of a stack, the innermost first */
+    size_t depth;               /* how many frames there are */
+    double variance;            /* of the change in live bytes, if stacks are samples */
+    double bytes[2][COLUMNS];   /* by side; 0: that profile does not have the row; NaN: not known */
+    double low[2];              /* how much too low its peaks may be; NaN: not known */
 } row;
 
 static struct profile {
-    const char *path, *when, *labels, *run; /* run: alike in two files of one */
+    const char *path, *when, *labels, *run; /* run: the same in two files of one run */
     cJSON *root;
-    words *frames; /* of stacks */
+    words *frames; /* the frames of all stacks */
     size_t frame_count;
-    double depth, sample; /* of stacks: frames at most, bytes from one to the next */
-    int absent[KINDS];    /* the list is missing */
+    double depth, sample; /* the most frames of a stack; bytes from one sample to the next */
+    int absent[KINDS];    /* 1: the profile has no such list */
 } base, now;
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;          /* rank: the better name has more */
-    const char *module, *id; /* id: of the build; without one, of the run */
-    double offset;           /* with module and id: alike for one place in both */
-    int build;               /* 1: it has a build id */
-    const char *was;         /* the name there */
+    int side, rank;          /* of two names for a place, that of the higher rank is better */
+    const char *module, *id; /* the id of the build; if there is none, of the run */
+    double offset;           /* one place has the same module, id and offset in both profiles */
+    int build;               /* 1: the module has a build id */
+    const char *was;         /* the name in the profile */
     words is;                /* the better name */
 } place;
 
-static place *places; /* in order of side and name */
+static place *places; /* in order of side and name in the profile */
 static size_t place_count, place_room;
 
-static row *rows; /* first in order of name, shown in order of change */
+static row *rows; /* in order of their names, and later of their changes */
 static size_t row_count, row_room;
-static int measure; /* the column whose changes give that order */
+static int measure; /* the column by whose changes the rows are ordered */
 
 static struct options {
     const char *paths[2], *budget, *accept;
     size_t count;
-    double top, tolerance; /* tolerance: percent; below 0: none given */
-    int only, json;        /* only: the kind of --by; 0: none given */
+    double top, tolerance; /* the tolerance in percent; below 0: none was given */
+    int only, json;        /* the kind that --by names, 0 if it is not given; 1: --json */
 } o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
 
 /* -- reading -- */
 
-/* Of a number, or of a text as "1.5 GiB". NaN: it is none. */
+/* Returns the bytes that a number or a text as "1.5 GiB" says; NaN: it says none. */
 static double bytes_of(const cJSON *item) {
     uint64_t parsed;
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
@@ -123,7 +126,7 @@ static const cJSON **items_of(const cJSON *list, size_t *count) {
     return items;
 }
 
-/* Returns count: it is the number of no item. */
+/* Returns a number as an index of `count` items; `count` if it is none. */
 static size_t index_of(const cJSON *number, size_t count) {
     double n = cJSON_IsNumber(number) ? number->valuedouble : -1;
     return n >= 0 && n < (double)count ? (size_t)n : count;
@@ -138,7 +141,7 @@ static const char *file_name(const char *path) {
     return at;
 }
 
-/* at: with the offset; of: with the module and its build id. */
+/* Adds a place. `at` has its site and offset, `of` the module and the build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
@@ -189,7 +192,7 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives each place of a build without a name what stands for all of them. */
+/* Gives each place of a build that has no name a name that stands for all of them. */
 static void estrange(place *first, const place *end) {
     const char *all = joined(first->build
                                  ? "(unnamed places of another build of %s: not compared)"
@@ -200,8 +203,8 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Finds the modules that both profiles have, and of these the builds that one has. Requires: places
-   are in order of their keys. */
+/* Of the modules that both profiles have, finds the builds that only one of them has: their places
+   cannot be compared. Requires: places are in order of their keys. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -215,8 +218,8 @@ static void estrange_builds(void) {
     }
 }
 
-/* Gives every place its better name. A name that came to mean two places stays as it was, unless
-   one of them cannot be compared. */
+/* Gives every place its better name. Drops a name that came to mean two places, so that it stays
+   as it was, unless one of the two cannot be compared. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -270,7 +273,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     return r;
 }
 
-/* NULL: it has none. */
+/* Returns the name of a row; NULL: it has none, and is left out. */
 static const char *row_name(const cJSON *item, int kind, const char *site) {
     const char *device = text_of(item, "device"), *tag = text_of(item, "tag");
     if (kind == TOTAL) return "all devices";
@@ -289,8 +292,8 @@ static const cJSON *leaks_of(const struct profile *p) {
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
-/* Returns the frames of a stack, and behind them one that is not known. Of frames that cannot be
-   compared, those of one module that follow each other are one. */
+/* Returns the frames of a stack, and a last one that is not known. Frames of one module that
+   follow each other and cannot be compared become one. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     const cJSON **numbers = items_of(get(item, "frames"), depth);
@@ -305,7 +308,7 @@ static const words *const *frames_of(int side, const cJSON *item, size_t *depth)
     return frames;
 }
 
-/* Returns the number of the first frame from one on that is of no standard library; else depth. */
+/* Returns the first frame from `at` on that is in no standard library; depth: there is none. */
 static size_t shown_from(const words *const *frames, size_t at, size_t depth) {
     while (at < depth && frames[at]->library) at++;
     return at;
@@ -319,7 +322,7 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     words at = frames ? *frames[first < depth ? first : 0] : words_of(side, get(item, "site"));
     const char *name = row_name(item, kind, at.name);
     double error = bytes_of(get(item, "error_bytes"));
-    int sums = at.strange; /* the row is of several stacks or places: their peaks do not add up */
+    int sums = at.strange; /* 1: the row has several stacks or places, whose peaks do not add up */
     row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
     if (r) r->frames = frames, r->depth = depth, r->strange = at.strange;
     if (r) r->variance = error > 0 ? error * error : 0;
@@ -336,19 +339,19 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     unusable[COLUMNS] += !r;
 }
 
-/* Stacks that are samples do not add up to the total: the profile has the sum of those it leaves
-   out. */
+/* Reads the sum of the stacks that a profile leaves out. It is no difference from the total,
+   because stacks that are samples do not add up to the total. */
 static void lacking_stacks(const struct profile *p, double *lacks) {
     const cJSON *more = get(get(p->root, "stacks"), "more");
     lacks[LIVE] = bytes_of(get(more, kinds[STACK].keys[LIVE]));
     lacks[ALLOCATED] = bytes_of(get(more, kinds[STACK].keys[ALLOCATED]));
 }
 
-/* Reads a list, and adds a row of what it lacks of the total. */
+/* Reads a list, and adds a row for what the list lacks of the total. */
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unusable[COLUMNS + 1] = {0}; /* the last: the name */
+    size_t unusable[COLUMNS + 1] = {0}; /* by column, and last the rows without a name */
     double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)
@@ -433,7 +436,7 @@ static void row_join(row *to, const row *from) {
     for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
-/* Makes one row of those with one name. */
+/* Joins the rows of one name. */
 static void merge_names(void) {
     size_t n = 0, twice = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
@@ -451,8 +454,8 @@ static void merge_names(void) {
     row_count = n;
 }
 
-/* An edit above a site changes its line. Makes one row of two that differ in the line alone, where
-   one is gone, one is new, and no third could be meant. */
+/* Joins two rows that differ only in the line, if one is gone, one is new, and there is no third
+   with this stem: an edit above a site changes its line. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -494,7 +497,7 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* In another build of a module the same place has another offset. */
+/* Says which modules are of another build: there the same place has another offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
@@ -554,7 +557,8 @@ static void doubt(void) {
     int named[4] = {0};
     const char *was = base.labels ? base.labels : "", *is = now.labels ? now.labels : "";
     for (size_t i = 0; i < row_count; i++)
-        if (rows[i].kind > DEVICE && rows[i].kind < STACK && rows[i].name != kinds[rows[i].kind].rest)
+        if (rows[i].kind > DEVICE && rows[i].kind < STACK &&
+            rows[i].name != kinds[rows[i].kind].rest)
             named[rows[i].sides] = 1;
     if (strcmp(was, is))
         note("the labels differ: '%s', now '%s': another machine or program?", was, is);
@@ -573,7 +577,8 @@ enum { NAME_COLUMN = 79, FRAMES_SHOWN = 5 };
 
 static const char *const states[] = {"", "gone", "new", ""};
 
-/* Writes "1.5 GiB", with a sign if it is a change; "-" is not known, "=" is no change. */
+/* Returns "1.5 GiB", with a sign if it is a change; "-" if it is not known, "=" if nothing
+   changed. */
 static const char *amount(double v, int sign, char *text) {
     char bytes[32];
     if (isnan(v)) return "-";
@@ -603,7 +608,7 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Writes the callers below the row of a stack. */
+/* Prints the callers below the row of a stack. */
 static void frames_print(const row *r) {
     size_t i = shown_from(r->frames, 0, r->depth), shown = 1, left = 0;
     while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
@@ -626,7 +631,7 @@ static void row_print(const row *r) {
     frames_print(r);
 }
 
-/* Shows what changed most of one kind, and in text the others as one row. */
+/* Prints the rows of one kind that changed most. In text the others are one row. */
 static void show(int kind) {
     row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
     size_t first = 0, end, shown = 0;
@@ -657,8 +662,8 @@ static void show_all(void) {
 
 enum { TOLERANCE_MOST = 1000 };
 
-/* Says that the peak of a row may be low by more than the tolerance of its budget. Returns 0: it is
-   not. */
+/* Returns 1, and says so, if the peak of a row may be too low by more than the tolerance of its
+   budget. */
 static int budget_finer(const row *r, double budget, double tolerance) {
     const double low = r && r->sides & 2 ? r->low[1] : 0, room = budget * tolerance / 100;
     const double enough = budget > 0 ? ceil(low * 100 / budget) : INFINITY;
@@ -671,7 +676,7 @@ static int budget_finer(const row *r, double budget, double tolerance) {
     return 1;
 }
 
-/* A profile of 0.4.0 has no peak_error of tags. */
+/* Says which peaks are taken as exact: a profile of 0.4.0 has no peak_error of tags. */
 static void budget_doubt(void) {
     size_t unknown_errors = 0;
     for (size_t i = 0; i < row_count; i++)
@@ -703,8 +708,8 @@ static void budget_write(const char *path) {
     cJSON_Delete(root);
 }
 
-/* Returns 1: the peak is over its budget; 2: it is not known; 3: not as well as the tolerance
-   demands. */
+/* Checks a peak. Returns 0: it is within its budget; 1: it is over it; 2: it is not known; 3: it
+   is known less well than the tolerance demands. */
 static int budget_check(int kind, const char *name, double budget, double tolerance) {
     const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
@@ -754,7 +759,8 @@ static int budget_read(const char *path) {
 
 /* -- the command line -- */
 
-/* Returns 0: it is not in the range. NULL leaves what there is. */
+/* Reads a number from `least` to `most`. Returns 0 if the text is none. A NULL text changes
+   nothing. */
 static int number(const char *text, double least, double most, double *out) {
     char *end;
     if (!text) return 1;
@@ -762,7 +768,7 @@ static int number(const char *text, double least, double most, double *out) {
     return end > text && (!*end || !strcmp(end, "%")) && *out >= least && *out <= most;
 }
 
-/* Returns 0: they are wrong. */
+/* Reads the arguments. Returns 0 if they are wrong. */
 static int parse(int argc, char **argv) {
     static const char *const names[] = {"--budget", "--accept", "--by", "--top", "--tolerance"};
     const char *values[5] = {NULL};

@@ -1,31 +1,32 @@
 /*
     symbolize.c - names the return addresses of a saved profile: functions, files and lines
 
-    A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. In it a return address is a
-    place: a module, an offset in its file, and its build id. Build and run:
+    A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. A profile has a return
+    address as a place: a module, its build id, and an offset in its file. Build and run:
 
         cc -std=c99 -O2 src/tools/symbolize.c -o symbolize -lcjson -ldw -lelf -liberty
         ./symbolize profile.json >named.json             # or -o named.json
-        ./symbolize --sysroot /mnt/target profile.json   # modules of another machine, below there
-        ./symbolize --debug-dir ~/debug profile.json     # has .build-id/12/34ab.debug and the like
+        ./symbolize --sysroot /mnt/target profile.json   # below it are another machine's modules
+        ./symbolize --debug-dir ~/debug profile.json     # it has .build-id/12/34ab.debug
 
-    elfutils reads the modules: symbol tables, .gnu_debugdata, debug information, and that of
-    separate files by build id or .gnu_debuglink, below /usr/lib/debug too; from a server only where
-    DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
-    line on stderr says so. A file without a build id counts if it is older than the process. A
+    elfutils reads the modules: their symbol tables, .gnu_debugdata and debug information. It finds
+    separate debug files by build id or .gnu_debuglink, also below /usr/lib/debug, and asks a server
+    if DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
+    line on stderr says so. A file without a build id is used if it is older than the process. A
     function is named if its symbol or its debug information contains the address. libiberty
-    demangles, as it knows C++ and both manglings of Rust.
+    demangles the names of C++ and both manglings of Rust.
 
-    Functions inlined at a place become its key "inlined". Its name is the innermost of them that is
-    not of a standard library (C++'s, Rust's, or a header in /usr/include); where all are, it is the
-    outermost, and the place has "library": true. Names that the profile has and no file betters
-    stay. Numbers over 2^53 are rounded.
+    The functions that are inlined at a place become its key "inlined". The place is named by the
+    innermost function that is not of a standard library (C++'s, Rust's, or a header in
+    /usr/include). If all of them are, it is named by the outermost, and has "library": true. A name
+    in the profile stays if no file gives a better one. Numbers over 2^53 are rounded.
 
-    The status is 0, 1 where there are places and none could be named, 2 for bad input.
+    The status is 0; 1 if there are places and none could be named; 2 for bad input.
 
-    The interposer runs `symbolize --serve BEGAN` (ms since 1970), writes "offset build_id path" for
-    each place, in hexadecimal and with a NUL behind it, closes, and reads line, file and function
-    of each, with a NUL behind each.
+    The interposer runs `symbolize --serve BEGAN`, where BEGAN is in ms since 1970. It writes
+    "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the end, and
+    closes the pipe. Then it reads the line, the file and the function of each place, each with a
+    NUL at its end.
 */
 #define _GNU_SOURCE /* timegm, st_ctim */
 #define PROGRAM "symbolize"
@@ -37,23 +38,23 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRAMES_MAX 256 /* of one place */
+#define FRAMES_MAX 256 /* the most frames of one place */
 
 typedef struct frame {
-    const char *function, *file; /* "": not known */
-    int line, library;           /* line 0: not known, as the file is then */
+    const char *function, *file; /* "": it is not known */
+    int line, library;           /* the line, 0 if line and file are not known; 1: a library's */
 } frame;
 
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
-    Dwfl_Module *of; /* NULL: it names nothing; why */
-    const char *why;
+    Dwfl_Module *of; /* NULL: its file names nothing */
+    const char *why; /* why its file names nothing */
     size_t places, named;
     struct module *next;
 } module;
 
-/* A site of the profile as text, and what names it now. */
+/* A site of the profile as text, and the name and the frame that it has now. */
 typedef struct change {
     const char *was, *is;
     frame by;
@@ -88,7 +89,8 @@ static const char *module_doubt(const module *m, const struct stat *is) {
     return "it has no build id, and changed since the program began";
 }
 
-/* Opens a file at the addresses that it has itself. Returns NULL, or why it names nothing. */
+/* Opens the file of a module at the addresses that the file has. Returns NULL, or why the file
+   names nothing. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -108,7 +110,8 @@ static const char *module_try(module *m, const char *path) {
     return why;
 }
 
-/* A file that is gone or replaced may have left its debug file. */
+/* Opens the file of a module or, if that is gone or replaced, the debug file that it may have
+   left. */
 static void module_open(module *m) {
     const char *dirs[] = {o.debug_dir, o.sysroot ? joined("%s/usr/lib/debug", o.sysroot) : NULL,
                           "/usr/lib/debug"};
@@ -133,7 +136,8 @@ static module *module_of(const char *path, const char *build_id) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Tells a standard library by the file, else by the mangled name or the module. */
+/* Returns 1 if a function is in a standard library: its file tells or, without one, its mangled
+   name or the module. */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/", "/c++/v1/", "/library/alloc/src/",
                                      "/library/core/src/", "/library/std/src/"};
@@ -150,7 +154,7 @@ static int is_library(const module *m, const char *function, const char *file) {
     return starts(file, "/usr/include/");
 }
 
-/* Makes a frame of what is known of it; NULL, and a line of 0: nothing. */
+/* Makes a frame. A name of NULL, and a line of 0, are not known. */
 static frame frame_of(const module *m, const char *function, const char *file, int line) {
     frame f = {"", "", 0, 0};
     char *plain = NULL;
@@ -176,8 +180,8 @@ static unsigned die_number(Dwarf_Die *die, unsigned name) {
     return none || n > INT32_MAX ? 0 : (unsigned)n;
 }
 
-/* Writes the functions that contain an address, the outermost first. dwarf_getscopes looks in no
-   namespace, where clang and rustc have them. */
+/* Writes the functions that contain an address to `out`, the outermost first. dwarf_getscopes
+   does not look into namespaces, where clang and rustc put functions. */
 static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
     Dwarf_Die child;
     if (dwarf_child(at, &child)) return n;
@@ -194,7 +198,7 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
     return n;
 }
 
-/* Writes the function that contains an address, and before it those inlined there. */
+/* Writes the functions that are inlined at an address, and then the function that contains it. */
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
@@ -204,7 +208,7 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     int line = 0;
     if (row) (void)dwarf_lineno(row, &line);
     (void)dwarf_getsrcfiles(cu, &files, NULL);
-    if (i == FRAMES_MAX) i = 0; /* the innermost may be missing, which has the line */
+    if (i == FRAMES_MAX) i = 0; /* the innermost one, which has the line, may be missing */
     while (i-- > 0) {
         size_t number = die_number(&scopes[i], DW_AT_call_file);
         out[n++] = frame_of(m, die_name(&scopes[i]), file, line);
@@ -216,7 +220,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     return n;
 }
 
-/* Some compilers write no table of addresses: then every unit is asked. */
+/* Returns the unit of an address. Some compilers write no table of addresses; then it asks every
+   unit. */
 static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
     Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
     if (cu) return cu;
@@ -225,7 +230,7 @@ static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias)
     return cu;
 }
 
-/* Writes the frames of an address, the innermost first. Returns 0: none is known. */
+/* Writes the frames of an address, the innermost first, and returns their number. */
 static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
     Dwarf_Addr bias = 0;
     Dwarf_Die *cu = m->of ? unit_at(m, address, &bias) : NULL;
@@ -241,7 +246,7 @@ static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
     return 1;
 }
 
-/* The frame that a place is named by. */
+/* Returns the frame that names a place. */
 static const frame *frame_shown(const frame *frames, size_t n) {
     size_t i = 0;
     while (i + 1 < n && frames[i].library) i++;
@@ -279,7 +284,7 @@ static void add_inlined(cJSON *place, const frame *frames, size_t n) {
     set(place, "inlined", list);
 }
 
-/* Names a place: in its key "site" if it has one, else in itself. */
+/* Names a place: its key "site" if it has one, else the object itself. */
 static void name_place(cJSON *place, module *m, double offset) {
     frame frames[FRAMES_MAX];
     size_t n = frames_at(m, (Dwarf_Addr)offset, frames);
@@ -296,8 +301,8 @@ static void name_place(cJSON *place, module *m, double offset) {
     if (n > 1) add_inlined(place, frames, n);
 }
 
-/* An object with a module and an offset is a place. The module is a path, or a number in `modules`.
-   Returns NULL: it is none, or of code in no module. */
+/* Returns the module of a place, which is an object with a module and an offset. The module is a
+   path, or an index of `all`. NULL: the object is no place, or its code is in no module. */
 static module *module_at(const cJSON *at, const cJSON *all) {
     const cJSON *path = get(at, "module"), *offset = get(at, "offset"), *from = at;
     if (!cJSON_IsNumber(offset) || offset->valuedouble < 0 ||
@@ -326,7 +331,7 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Leaves one of each text, and none of a text that came to mean two things. */
+/* Keeps one change for each text, and none for a text that came to mean two things. */
 static void settle_changes(void) {
     size_t n = 0;
     if (change_count) qsort(changes, change_count, sizeof *changes, by_was);
@@ -345,7 +350,7 @@ static const change *change_of(const char *was) {
     return (const change *)bsearch(&key, changes, change_count, sizeof key, by_was);
 }
 
-/* The same sites stand elsewhere in a profile without their places. */
+/* Names the sites that a profile has without their places. */
 static void name_sites(cJSON *at) {
     const change *to = NULL;
     cJSON *child;
@@ -356,7 +361,7 @@ static void name_sites(cJSON *at) {
     cJSON_ArrayForEach(child, at) name_sites(child);
 }
 
-/* What events refer to. */
+/* Names the sites among the strings that events refer to. */
 static void name_strings(cJSON *strings) {
     for (cJSON *at = strings ? strings->child : NULL, *next; at; at = next) {
         const change *to = cJSON_IsString(at) ? change_of(clean(at->valuestring)) : NULL;
@@ -365,7 +370,8 @@ static void name_strings(cJSON *strings) {
     }
 }
 
-/* Returns when the program of a profile began; 0: it does not tell. */
+/* Returns when the program of a profile began, in seconds since 1970; 0: the profile does not
+   tell. */
 static double began_of(const cJSON *metadata) {
     const char *when = text_of(metadata, "generated_at");
     double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN: it is no number */
@@ -380,7 +386,7 @@ static double began_of(const cJSON *metadata) {
     return (double)timegm(&t) + ms / 1e3 - uptime / 1e9;
 }
 
-/* Tells of each module what is not named, and why. Returns the exit status. */
+/* Says for each module how many of its places have no name, and why. Returns the exit status. */
 static int tell(void) {
     size_t places = 0, named = 0;
     for (const module *m = modules; m; m = m->next) {
@@ -416,7 +422,8 @@ static int name_profile(void) {
 
 /* -- for the interposer -- */
 
-/* All is read before the first answer: neither side waits for the other. */
+/* Answers the interposer. Reads all places before the first answer, so that neither side waits
+   for the other. */
 static int serve(void) {
     size_t size;
     char *text = read_text("-", &size), *at = text, *end, *path;
@@ -435,7 +442,7 @@ static int serve(void) {
     return fclose(stdout) ? 2 : 0;
 }
 
-/* Returns 0: they are wrong. */
+/* Reads the arguments. Returns 0 if they are wrong. */
 static int parse(int argc, char **argv) {
     static const char *const names[] = {"-o", "--debug-dir", "--sysroot", "--serve"};
     const char **const values[] = {&o.out, &o.debug_dir, &o.sysroot, &o.serve};
@@ -451,7 +458,7 @@ static int parse(int argc, char **argv) {
     return !o.path == !!o.serve;
 }
 
-/* libdwfl takes a relative one from the directory of each module. */
+/* Makes a directory absolute: libdwfl looks for a relative one in the directory of each module. */
 static const char *absolute(const char *dir) {
     char *path = dir ? realpath(dir, NULL) : NULL;
     if (dir && !path) DIE("%s: %s", clean(dir), strerror(errno));

@@ -29,10 +29,10 @@ HEADER = os.path.join(HERE, "..", "page.h")
 MARK, TEXT = "@DATA@", "@TEXT@"
 SCHEMA = "memlord/2"
 SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
-MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
+MINIFIER = "0.17.0"  # the version of esbuild in Debian 12; another one may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
               "largest_blocks", "peak_holders")  # what a comparison does not read
-PIECE = 3900  # characters of a literal; C99 promises 4095
+PIECE = 3900  # the most characters of a literal: C99 promises 4095
 COLUMNS = 100
 
 
@@ -43,7 +43,7 @@ def source(name):
 
 
 def version():
-    """Of the minifier; None where it is not installed."""
+    """Returns the version of esbuild; None if it is not installed."""
     try:
         run = subprocess.run(["esbuild", "--version"], stdout=subprocess.PIPE, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -71,7 +71,8 @@ def digest(text):
 
 
 def page(small):
-    """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
+    """Returns the page. The targets of the styles are the oldest browsers that know light-dark(); the
+    script needs less than these have."""
     first, css = source("first.css"), source("report.css")
     html, sections = source("report.html"), source("sections.html")
     js = "\n".join(source(name) for name in SCRIPTS)
@@ -106,7 +107,7 @@ def page(small):
 
 
 def literal(text):
-    """One array element: adjacent literals, a line each."""
+    """Returns an element of an array: adjacent literals, one a line."""
     escape = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines, line = [], ""
     previous = ""
@@ -124,8 +125,8 @@ def literal(text):
 
 
 def array(name, text):
-    """Characters, not pointers to them: a linker can leave out what no program asks for."""
-    size = -(-len(text) // -(-len(text) // PIECE))  # all as long as the longest needs to be
+    """Returns an array of characters. An array of pointers would keep a linker from leaving it out."""
+    size = -(-len(text) // -(-len(text) // PIECE))  # all elements are as long as the longest one
     pieces = [text[i:i + size] for i in range(0, len(text), size)]
     return "static const char mli_html_%s[][%d] = {\n%s};\n" % (
         name, size + 1, ",\n".join(literal(piece) for piece in pieces))
@@ -160,7 +161,8 @@ def refuse(constant):
 
 
 def brief(data):
-    """Leaves out what the page does not read, as the library's own page does."""
+    """Leaves out what the page does not read, and writes events in brief, as the library does in its
+    own page."""
     for key in ("operation_allocations", "operation_summary"):
         data.pop(key, None)
     stacks = data.get("stacks")
@@ -189,7 +191,7 @@ def brief(data):
 
 
 def size(n):
-    """As memlord_format_bytes."""
+    """Writes bytes as memlord_format_bytes does."""
     unit = 0
     while unit < 6 and n >= 1023.995:
         n, unit = n / 1024, unit + 1
@@ -197,7 +199,7 @@ def size(n):
 
 
 def figures(data):
-    """Live and peak of each device, for readers without scripts."""
+    """Returns the live bytes and the peak of each device, for readers without scripts."""
     lines = ["%-16s%12s%12s" % ("device", "live", "peak")]
     for device in data["devices"] if isinstance(data.get("devices"), list) else []:
         stats = device.get("stats") if isinstance(device, dict) else None
@@ -231,11 +233,11 @@ def read(path):
 
 
 def embedded(data):
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # everything else is ASCII
 
 
 def profile(path, base, small):
-    """The base becomes an element of its own, behind the first."""
+    """Prints the page of a profile. The base is in an element of its own, behind the profile."""
     data = read(path)
     brief(data)
     text = embedded(data)

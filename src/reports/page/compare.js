@@ -15,12 +15,13 @@ const versus = { base: null, now: null, by: null };
 
 // -- rows of a profile --
 
-/* Bytes that a comparison can rest on; NaN: none are known. */
+/* Returns a number of bytes that is exact; NaN: it is not known. */
 const solid = x => typeof x === 'number' && x >= 0 && x <= Number.MAX_SAFE_INTEGER && x % 1 === 0 ? x : NaN;
 const word = x => typeof x === 'string' ? x : null;
 
-/* An offset is a place in one build of a module. Returns by side the places without a name in builds that the
-   other side does not have, of modules that it has: by their text, what stands for all of a module. */
+/* An offset is a place in one build of a module. Finds the places without a name in modules that both sides have, in
+   builds that only one side has: they cannot be compared. Returns for each side, by the text of such a place, the name
+   that stands for all of them in its module. */
 function strangers(raws) {
     const modules = new Map(), found = raws.map(() => new Map()), runs = raws.map((raw, side) => [when(raw) || side, obj(raw.metadata).pid].join(' '));
     if (strangersOf.raws.every((raw, side) => raw === raws[side])) return strangersOf.found;
@@ -57,7 +58,7 @@ function diffSite(site, withLine, strange) {
     return [name, file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
 }
 
-/* null: the row has none. */
+/* Returns the name of a row; null: it has none. */
 function diffName(kind, item, withLine, strange) {
     const device = word(item.device), tag = word(item.tag), of = diffSite(obj(item.site), withLine, strange);
     if (kind === 'scope') return word(item.path);
@@ -67,14 +68,15 @@ function diffName(kind, item, withLine, strange) {
     return `${kind === 'stack' ? item.path : of} on ${device}`;
 }
 
-/* Stacks by their frames, the innermost first; lines are not among them. */
+/* Returns the stacks with their frames as a name, the innermost first, without lines. */
 const diffStacks = (stacks, strange) => stacks.list.map(row => {
     const path = strangePath(row.path, strange).reverse(), brief = path.slice(0, 5).map(f => f.name).join(' ← ');
     return Object.assign({}, row, { path: path.map(f => f.key.replace('\n', ' ')).join(' < ') || '(no stack)', brief: brief + (path.length > 5 ? ' ← …' : ''),
         strange: path.length > 0 && path[0].strange, several: path.some(f => f.strange) });
 });
 
-/* Leaks by site. Of a profile of 0.4 these are groups of a site, tag, scope and device: rows of one name are added up. */
+/* Returns the leaks by site. A profile of 0.4 has groups of a site, tag, scope and device: rows of one name are added
+   up. */
 const leaksOf = raw => Array.isArray(obj(raw.leaks).sites) ? raw.leaks.sites : obj(raw.leaks).by_site;
 const rawList = (raw, kind) => kind === 'leak' ? leaksOf(raw) : raw[DIFFS[kind][0]];
 const stacksListed = raw => Array.isArray(obj(raw.stacks).list), depthOf = raw => num(obj(raw.stacks).depth);
@@ -110,8 +112,8 @@ function diffLoad(rows, kind, raw, side, strange) {
     if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
 }
 
-/* An edit above a site changes its line. Makes one row of two that differ in the line alone, where one
-   is gone, one is new, and no third could be meant. */
+/* Joins two rows that differ only in the line, if one is gone, one is new, and there is no third with this stem: an
+   edit above a site changes its line. */
 function diffMoved(rows) {
     const by = new Map();
     for (const row of rows) by.set(row.stem, (by.get(row.stem) || []).concat(row));
@@ -131,7 +133,8 @@ const changeOf = (row, m) => row.bytes[1][m] - row.bytes[0][m];
 const changeSize = (row, m) => Math.abs(changeOf(row, m)) || 0;
 const changed = row => row.sides !== 3 || row.strange || [0, 1, 2].some(m => changeSize(row, m) > 0);
 
-/* All rows of a kind, what changed most first, by the measure that changed; null: one of the two has no such list. */
+/* Returns all rows of a kind, the largest change first, by the measure that changed; null: one of the two profiles has
+   no such list. */
 function diffRows(base, now, kind) {
     const rows = new Map(), strange = strangers([base, now]), first = measureOf({ base: { total: obj(base.total) }, now: { total: obj(now.total) } });
     if (!hasList(base, kind) || !hasList(now, kind)) return null;
@@ -144,7 +147,7 @@ function diffRows(base, now, kind) {
 
 const when = raw => word(obj(raw.metadata).generated_at);
 
-/* What makes the comparison doubtful. */
+/* Returns what makes the comparison doubtful, in the words of src/tools/diff.c. */
 function diffDoubts({ base, now }, rows) {
     const both = [base, now], said = [], labels = raw => text(obj(raw.metadata).labels), [was, is] = both.map(p => when(p.raw));
     const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
@@ -195,12 +198,12 @@ function diffTotals({ base, now }) {
     }));
 }
 
-/* The measure that changed, live bytes before all; its change. */
+/* The measure of a comparison is the first of live, peak and allocated bytes whose total has changed. */
 const TOTALS = ['allocated', 'peak', 'total_allocated'];
 const totalChange = ({ base, now }, m) => solid(now.total[TOTALS[m]]) - solid(base.total[TOTALS[m]]);
 const measureOf = both => Math.max([0, 1, 2].findIndex(m => totalChange(both, m)), 0);
 
-/* The answer: how much more there is, and what it is most of all. */
+/* Returns the answer: by how much the total changed, and which row changed most. */
 function diffAnswer(both, rows) {
     const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
@@ -264,17 +267,17 @@ function compareNow(base, now) {
     showVersus();
 }
 
-/* As much of a profile as a comparison needs. */
+/* Returns the parts of a profile that a comparison needs. */
 const side = (raw, name) => ({ raw, name, total: obj(raw.total), scopes: readScopes(raw.scopes) });
 
-/* Compares what is shown with a profile's text, which is the base. */
+/* Compares the profile that is shown with another one, which is the base. */
 function compareText(source, name, as) {
     const raw = parse(source, name);
     if (!raw || !view.profile) return;
     compareNow(side(raw, as || name), side(view.profile.raw, 'the profile shown'));
 }
 
-/* Where a file is dropped chooses what becomes of it. */
+/* Opens a dropped file. If it was dropped on the field for comparing, compares with it. */
 const dropped = e => readFile(e.dataTransfer.files[0], e.target.id === 'beside' ? compareChosen : load);
 
 function compareChosen(source, name) {
@@ -282,7 +285,7 @@ function compareChosen(source, name) {
     $('versus').scrollIntoView();
 }
 
-/* A profile is shown: what was compared with the one before it is gone. */
+/* Ends the comparison with the profile that was shown before. */
 function compareNone() {
     $('beside').hidden = $('compare').hidden = false;
     compareNow(null, null);

@@ -19,8 +19,8 @@ function stacksOf(raw) {
     return stacksRead.get(raw);
 }
 
-/* How a frame is told from others, shown and coloured. A function is one frame whatever its line; an
-   address without a name is its place in one build of its module. */
+/* Returns a frame: its key, which tells it from others, its name and its colour. A function is one frame
+   in all of its lines. An address without a name is a place in one build of its module. */
 function frameOf(site, module, offset) {
     const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
     const path = text(module.module), source = /\+0x[0-9a-f]+$/.test(file) ? '' : file, at = file || '0x' + offset.toString(16);
@@ -35,8 +35,8 @@ const withoutLine = place => place.replace(/(:\d+|\+0x[0-9a-f]+)$/, '');
 
 const MEASURES = ['live', 'peak', 'allocated'];
 
-/* Values stand by side, 0 for the profile that is the base of a comparison and 1 for the one shown,
-   and by measure. Nodes are in the order in which they came: a parent before its children. */
+/* A node has its values by side and measure. Side 0 is the base of a comparison, side 1 the profile that is
+   shown. A parent comes before its children in the list of nodes. */
 function newNode(up, key, about) {
     return { up, key, name: about.name, place: about.place || '', paint: about.paint || about.name, depth: up ? up.depth + 1 : 0,
         pick: about.pick || null, byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
@@ -56,7 +56,7 @@ function childOf(tree, up, key, about) {
     return node;
 }
 
-/* Adds [live, peak, allocated] to a node; null: the profile does not say. */
+/* Adds [live, peak, allocated] bytes to a node. A value of null is not known. */
 function addTo(tree, node, side, values) {
     node.sides |= 1 << side;
     values.forEach((value, m) => {
@@ -66,19 +66,20 @@ function addTo(tree, node, side, values) {
     });
 }
 
-/* A device has a row of its own where there are several. */
+/* Returns the node of a device if there are several devices, else the root. */
 function underDevice(tree, device) {
     const name = text(device) || '(not known)';
     return tree.split ? childOf(tree, tree.nodes[0], name, { name }) : tree.nodes[0];
 }
 
-/* A frame that the other profile cannot have, as what stands for all of its module. */
+/* Returns a frame; for one that the other profile cannot have, the frame that stands for all such frames of
+   its module. */
 const strangeFrame = (frame, strange) => {
     const name = strangeName(frame.site, strange);
     return name ? { key: name, name, site: frame.site, paint: frame.paint, strange: true } : frame;
 };
 
-/* Those of one module that follow each other are one. */
+/* Returns a path in which frames that stand for a module, and follow each other, are one frame. */
 const strangePath = (path, strange) => path.map(frame => strangeFrame(frame, strange)).filter((f, i, all) => !f.strange || !i || all[i - 1].key !== f.key);
 
 function growStacks(tree, p, side, strange) {
@@ -114,7 +115,8 @@ function growScopes(tree, p, side) {
 
 const siteChoice = site => ({ kind: 'site', value: siteKey(site) });
 
-/* Which sites a tag's bytes are of is known of blocks that live and are born since the mark. */
+/* Adds tags, and below a tag its sites. The sites of a tag are known only of leaks: live blocks that were
+   born since the mark. */
 function growTags(tree, p, side, strange) {
     const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
     for (const r of objs(obj(p.raw.leaks).by_site)) {
@@ -159,7 +161,7 @@ function growSites(tree, p, side, strange) {
 
 const GROW = { stacks: growStacks, scopes: growScopes, tags: growTags, sites: growSites };
 
-/* The trees of one profile, or of two: the base first. */
+/* Returns the trees of one profile, or of two of which the base comes first. */
 function growTrees(profiles) {
     const strange = profiles.length < 2 ? [] : strangers(profiles.map(p => p.raw));
     const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
@@ -170,8 +172,8 @@ function growTrees(profiles) {
     }).filter(tree => tree.nodes.length > 1);
 }
 
-/* Sizes and places of all nodes for one measure. A box is as wide as the bytes under it or, in a
-   comparison, as their changes without their signs. */
+/* Computes the sizes and places of all nodes for one measure. A box is as wide as the bytes under it. In a
+   comparison it is as wide as the changes under it, without their signs. */
 function weigh(tree, m, both) {
     for (const n of tree.nodes) {
         n.now = n.own[1][m];
@@ -203,7 +205,8 @@ function weigh(tree, m, both) {
     }
 }
 
-/* Functions by what they allocate themselves; bytes under a recursion count once. */
+/* Returns the functions in the order of the bytes that they allocate themselves. Bytes under a recursion
+   count once. */
 function flattened(tree) {
     const all = new Map();
     for (const n of tree.nodes) {
@@ -223,14 +226,15 @@ function flattened(tree) {
 
 const FLAME_ROW = 20, FLAME_ROWS = 48;
 
-/* Red grew and blue shrank, the fuller the more of it in one direction. */
+/* Returns the colour of a change: red if it grew, blue if it shrank, and the fuller the more of the change is
+   in one direction. */
 function changeColour(n) {
     const part = n.size ? (n.now - n.was) / n.size : 0, full = Math.abs(part);
     const [light, chroma] = ink.dark ? [0.36 + 0.14 * full, 0.13 * full] : [0.93 - 0.13 * full, 0.12 * full];
     return `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${part > 0 ? 30 : 255})`;
 }
 
-/* A hue for each file or module, a little lighter or darker by name. */
+/* Returns the colour of a box. Each file or module has a hue; names in it are a little lighter or darker. */
 function flameColour(chart, n) {
     if (chart.both) return changeColour(n);
     if (!n.up) return ink.rule;
@@ -316,7 +320,7 @@ function pickBox(chart, n, aloud) {
     if (aloud) say(`${n.name}, level ${n.depth}: ` + pairs.map(q => q.join(' ')).join(', '));
 }
 
-/* Shows what is under a box in the full width, and what is around it as a path. */
+/* Shows a box and the boxes under it in the full width, and those above it as a path. */
 function zoomBox(chart, n) {
     chart.top = n;
     const path = [];
@@ -332,7 +336,7 @@ function zoomBox(chart, n) {
     redraw();
 }
 
-/* Boxes of which a part of the name was asked for. Bytes under two of them count once. */
+/* Finds the boxes whose names have the words of the search. Bytes under two of them count once. */
 function searchFlame(chart, words) {
     const all = chart.tree.nodes[0];
     words = words.trim().toLowerCase();
@@ -351,7 +355,7 @@ function searchFlame(chart, words) {
 
 // -- what is done to it --
 
-/* Sorted by size, as they are drawn. */
+/* Returns the box that an arrow key leads to. Boxes beside each other are in the order of their size. */
 function neighbour(n, key, top) {
     if (key === 'ArrowDown') return n.kids[0];
     if (n === top) return null;
@@ -359,7 +363,7 @@ function neighbour(n, key, top) {
     return n.up.kids[n.up.kids.indexOf(n) + (key === 'ArrowLeft' ? -1 : 1)];
 }
 
-/* The sites of all frames of a name, and of those further in. */
+/* Returns the sites of all frames with a name, and of the frames that they call. */
 function sitesUnder(p, name) {
     const sites = new Set(), stacks = stacksOf(p.raw);
     for (const { path } of stacks ? stacks.list : []) {
@@ -369,7 +373,7 @@ function sitesUnder(p, name) {
     return new Set([...sites].map(siteKey));
 }
 
-/* Zooms in, and has the page show the same alone. */
+/* Zooms into a box, and makes it the choice of the page. */
 function enterBox(chart, n) {
     zoomBox(chart, n);
     if (!n.pick && !chart.chose) return;
@@ -424,7 +428,7 @@ function flameTable(chart) {
         ['Change', 'signed', r => chart.both ? r.change : null, { tone: true }]], rows, { name: 'functions', sort: 'Self' });
 }
 
-/* What the picture leaves open, in sentences. */
+/* Returns sentences on what the picture does not show. */
 function flameWords(chart, p) {
     const said = [], stacks = chart.tree.by === 'stacks' && stacksOf(p.raw), live = num(p.total.allocated), all = chart.tree.nodes[0];
     if (chart.both) said.push('A box is as wide as the changes under it, in either direction: red grew, blue shrank.');
@@ -439,7 +443,7 @@ function flameWords(chart, p) {
     return said.join(' ');
 }
 
-/* The graph with its tools. `both`: the trees are of two profiles. */
+/* Returns the graph with its tools. `both` is set if the trees are of two profiles. */
 function flameGraph(p, trees, both, measure) {
     const chart = { both, trees, tree: trees[0], measure: measure || 0, selected: null, found: null, label: both ? 'Flame graph of what changed' : 'Flame graph' };
     chart.exactly = () => { const s = chart.tree.by === 'stacks' && stacksOf(p.raw); return !s || s.mean === 1; };
@@ -479,7 +483,7 @@ window.addEventListener('beforeprint', () => view.charts.forEach(chart => chart.
 function showFlame(p, body) {
     const trees = growTrees([p]);
     if (!trees.length) return false;
-    const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // what is left tells little then
+    const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // 1: the peak, as what is left at the end of a program tells little
     fill(body, chart.element);
     redraw();
     return true;

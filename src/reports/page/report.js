@@ -1,6 +1,6 @@
-/* The report page: reads one profile of schema memlord/2 and draws it. No part of a profile
-   is trusted: text reaches the page through textContent and fillText alone, numbers through
-   num(), and whatever is missing or null is left out. */
+/* The report page: reads one profile of schema memlord/2 and draws it. No part of a profile is
+   trusted: text reaches the page only through textContent and fillText, numbers only through num().
+   A value that is missing or null is left out. */
 'use strict';
 
 // -- values out of a profile --
@@ -8,14 +8,14 @@
 const arr = x => Array.isArray(x) ? x : [];
 const obj = x => x && typeof x === 'object' && !Array.isArray(x) ? x : {};
 const objs = x => arr(x).map(obj);
-const num = x => typeof x === 'number' && Math.abs(x) <= 2e19 ? x : null; // a uint64_t, or not known
+const num = x => typeof x === 'number' && Math.abs(x) <= 2e19 ? x : null; // up to a uint64_t; null: not known
 const zero = x => num(x) || 0;
 const clamp = (x, low, high) => x < low ? low : x > high ? high : x;
 const sum = (list, get) => list.reduce((total, x) => total + zero(get(x)), 0);
 const most = (list, get) => list.reduce((top, x) => Math.max(top, zero(get(x))), 0);
 
-/* Names are shown as they are, but bounded, with control characters as pictures, and without
-   what would reorder the text around them. */
+/* Returns a name as the page shows it: cut after `max` characters, with pictures in place of control
+   characters, and without characters that reorder the text around them. */
 function text(s, max) {
     if (typeof s === 'number') return String(s);
     if (typeof s !== 'string') return '';
@@ -25,7 +25,8 @@ function text(s, max) {
         .replace(/[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
 }
 
-/* A long path in brief is its end, which tells files apart, a long name its beginning. */
+/* Returns a site as text. In brief, a long path is cut to its end, which tells files apart, and a long
+   name to its beginning. */
 function siteText(site, brief) {
     if (typeof site === 'string') return text(site);
     const s = obj(site), line = zero(s.line) ? ':' + s.line : '', file = text(s.file);
@@ -33,10 +34,10 @@ function siteText(site, brief) {
     return [text(s.function, brief ? 60 : 0), (cut < 0 ? file : '…' + file.slice(cut - 40)) + line].filter(Boolean).join('  ');
 }
 
-const LONG = 600e9; // ns from which on times are in minutes and hours
+const LONG = 600e9; // ns: longer times are shown in minutes and hours
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
-/* As memlord_format_bytes: two places at most, none that are zero. */
+/* Writes bytes as memlord_format_bytes does: with two decimals at most, and without zeros at the end. */
 function bytes(n) {
     if (n === null) return '–';
     if (n < 0) return '−' + bytes(-n);
@@ -68,7 +69,7 @@ function duration(ns) {
     return count(Math.floor(s / 3600)) + ' h ' + Math.floor(s % 3600 / 60) + ' min';
 }
 
-/* A point in time, as precise as `step` asks. */
+/* Writes a point in time, so that two of them that are `step` ns apart differ. */
 function instant(ns, step) {
     if (view.to >= LONG) {
         const s = ns / 1e9, m = Math.floor(s / 60 + 1e-9), rest = Math.max(s - m * 60, 0);
@@ -80,7 +81,8 @@ function instant(ns, step) {
     return (ns / unit).toFixed(places) + name;
 }
 
-/* The first index in [low, high) whose value is above `x`, in an ascending array. */
+/* Returns the first index from `low` on whose value is above x, in an ascending array; `high` if there is
+   none before it. */
 function above(values, x, low, high) {
     while (low < high) {
         const mid = (low + high) >> 1;
@@ -120,7 +122,8 @@ const sized = (n, show) => el('span', { title: exact(n) }, (show || bytes)(n));
 const facts = pairs => el('dl.facts', ...pairs.filter(Boolean).map(([name, value, title]) =>
     el('div', { title }, el('dt', name), el('dd', value))));
 
-/* A name has the same hue in every report, unless another one of this report took it first. */
+/* Returns the hue of a name. It is the same in every report, unless another name of this report has taken
+   it first. */
 const HUES = 24;
 const hues = new Map();
 function hue(name) {
@@ -141,14 +144,14 @@ function coloured(e, name) {
     return e;
 }
 
-/* In the hue of its name, or as a kind of its own. */
+/* Gives an element the hue of a part's name or, if the part has a kind, the class of that kind. */
 function paint(e, part) {
     if (!part.kind) return coloured(e, part.name);
     e.classList.add(part.kind);
     return e;
 }
 
-/* The theme's colours, for canvases. */
+/* The colours of the theme, for canvases, which know no style sheets. */
 const ink = {};
 function readTheme() {
     const root = document.documentElement.classList, probe = $('live');
@@ -169,13 +172,14 @@ const KINDS = ['alloc', 'free', 'pend', 'move', 'arena_add', 'arena_sub', 'gc', 
     'scope_end', 'checkpoint'];
 const [ALLOC, FREE, , MOVE, ADD, SUB, GC, OOM, BEGIN, END, CHECKPOINT] = KINDS.keys();
 
-/* Events in columns. The writer sorts them by time; a profile that did not is sorted here. */
+/* Returns the events, an array for each of their members. Events that are not in order of time are sorted
+   here; the library writes them in order. */
 function readEvents(raw, strings) {
     const source = obj(raw);
     let list = arr(source.list).filter(Array.isArray), now = 0, storage = 0;
     const names = arr(source.kinds).length ? source.kinds : KINDS;
     const codes = names.map(name => KINDS.indexOf(name));
-    if (source.brief === true) list = list.map(e => { // as a page has them: times and storages since the event before
+    if (source.brief === true) list = list.map(e => { // as in a page: times and storages are differences from the event before
         now += zero(e[0]);
         if (e.length < 5) return [now, e[1], e[2], null, 0, 0, 0, 0, e[3]];
         return [now, e[1], e[2], e[3], storage += zero(e[4]), ...e.slice(5)];
@@ -205,7 +209,7 @@ function readEvents(raw, strings) {
     return e;
 }
 
-/* By how much an event changes what is live on its device, and is charged to its thread. */
+/* Returns by how many bytes an event changes what is live on its device. */
 function change(e, i) {
     const kind = e.kind[i];
     if (kind === ALLOC || kind === MOVE || kind === ADD) return e.bytes[i];
@@ -221,12 +225,12 @@ function readSnapshots(raw) {
     return list.sort((a, b) => a.time - b.time);
 }
 
-/* The level of a device over time: straight lines between snapshots, then, from index `fine`,
-   a step per event, found backwards from the level at the end. */
+/* Returns the live bytes of a device over time: straight lines between snapshots and, from index `fine`,
+   a step for each event. The steps are computed backwards from the live bytes at the end. */
 function readCurve(p, d, total) {
     const e = p.events, since = e.n ? e.time[0] : Infinity;
     const early = p.snapshots.filter(s => s.time < since);
-    const begin = early.length || !e.lost ? 1 : 0; // nothing at 0; what was overwritten is not known
+    const begin = early.length || !e.lost ? 1 : 0; // 1: the curve begins with 0 bytes at time 0; unknown if events were overwritten
     const fine = early.length + begin;
     const n = p.snapshots.length || e.n ? fine + (e.n ? 1 : 0) + total + 1 : 0;
     const t = new Float64Array(n), v = new Float64Array(n);
@@ -256,8 +260,8 @@ function levelAt(c, time) {
     return c.v[i] + (c.v[i + 1] - c.v[i]) * (time - c.t[i]) / (c.t[i + 1] - c.t[i] || 1);
 }
 
-/* Where the peak stands in the picture: at the curve's top if that is it, else where the
-   ledger last looked at who held it. Its height is what the profile proves, within the error. */
+/* Returns where the peak stands in the picture: at the top of the curve if that is as high, else when the
+   ledger last noted who held it. Its height is the most that the profile proves, within peak_error. */
 function findPeak(d, holder) {
     const c = d.curve, low = Math.max(zero(d.stats.peak), 0);
     let top = 0;
@@ -281,7 +285,7 @@ function readScopes(raw) {
     for (const s of list) {
         let up = byId.get(s.parent), hops = 0;
         for (let a = up; a && hops < 1000; a = byId.get(a.parent)) hops = a === s ? 1000 : hops + 1;
-        s.up = hops < 1000 && up !== s ? up : undefined; // a profile may claim a cycle
+        s.up = hops < 1000 && up !== s ? up : undefined; // a damaged profile may have a cycle
         s.depth = s.up ? hops : 0;
         if (s.up) s.up.kids.push(s);
     }
@@ -292,7 +296,7 @@ function readScopes(raw) {
 
 function readDevices(p, raw) {
     const places = objs(raw.capacity), capacity = new Map(places.map(c => [c.device, c]));
-    const members = c => Array.isArray(c.devices) ? c.devices : [c.device]; // whose bytes a place has
+    const members = c => Array.isArray(c.devices) ? c.devices : [c.device]; // the devices whose bytes are in a physical device
     const holders = new Map(objs(raw.peak_holders).map(h => [h.device, h]));
     const totals = new Map();
     for (let i = 0; i < p.events.n; i++)
@@ -341,7 +345,8 @@ function read(raw) {
     return p;
 }
 
-/* When something happened: the report may have been written long after. */
+/* Returns the time from the first to the last thing that happened: a report may have been written long
+   after that. */
 function fitTime(p, calls) {
     const e = p.events, s = p.snapshots, moved = s.filter((x, i) => i && x.bytes !== s[i - 1].bytes || x.name);
     const last = Math.max(e.n ? e.time[e.n - 1] : 0, most(moved, x => x.time), calls);
@@ -353,10 +358,10 @@ function fitTime(p, calls) {
 
 // -- the model: slices of the timeline --
 
-const MAX_ROWS = 128; // per thread; what overlaps more deeply shares the last one
+const MAX_ROWS = 128; // of a thread; slices that overlap more deeply share the last row
 
-/* Invocations by the moment they ended, for each scope and for each thread of it: what an event of
-   that end is about. */
+/* Returns the invocations in order of their ends, by scope, and by scope and thread: so the event of an
+   end finds its invocation. */
 function callsByEnd(p) {
     const calls = new Map();
     const keep = (key, c) => calls.has(key) ? calls.get(key).list.push(c) : calls.set(key, { list: [c] });
@@ -374,7 +379,8 @@ function callsByEnd(p) {
     return calls;
 }
 
-/* Of those that were there between the two, the invocation that ended nearest to `end`. */
+/* Returns the unused invocation that ended nearest to `end`, of those that ran at some time from `from` to
+   `to`; null: there is none. */
 function nearest(calls, from, to, end) {
     let best = null;
     if (!calls) return null;
@@ -384,11 +390,12 @@ function nearest(calls, from, to, end) {
     return best;
 }
 
-/* The clock is read once for an event and once more for its invocation, and a thread can wait in
-   between as long as it likes; but a thread is in one invocation of a scope at a time. One that was
-   handed over may be another thread's, and is told by its end. */
+/* Returns the invocation of a pair of events, and marks it as used; null: there is none. The clock is read
+   once for an event and once for its invocation, and any time may pass between the two. But a thread
+   is in only one invocation of a scope at a time. An invocation that was handed over may belong to
+   another thread; then its end tells. */
 function takeCall(calls, id, thread, start, end) {
-    const near = 2000; // ns between two readings of the clock, as a rule
+    const near = 2000; // ns that usually pass at most between two readings of the clock
     let c = nearest(calls.get(id + ' ' + thread), start === null ? end : start, end, end);
     if (!c) {
         c = nearest(calls.get(id), end - near, end, end);
@@ -398,7 +405,8 @@ function takeCall(calls, id, thread, start, end) {
     return c.call;
 }
 
-/* Pairs begins with ends of the same thread: also who takes over a scope, and gives it back, says so.
+/* Calls `found` for each begin of a scope and its end in the same thread. A thread that takes a scope over,
+   and gives it back, has events of its own.
    What has no end is running, what has no begin began before the events did. */
 function eachPair(e, found) {
     const open = new Map(), sums = new Map();
@@ -430,7 +438,7 @@ function readSlices(p) {
     };
     eachPair(e, (id, thread, start, end, delta) => {
         const call = end === null ? null : takeCall(calls, id, thread, start, end);
-        const cut = start === null && !call; // when it began is not known
+        const cut = start === null && !call; // 1: it is not known when it began
         if (start === null) start = call ? call[0] : e.time[0];
         add(id, thread, start, end === null ? p.end : end, call && num(call[3]) !== null ? call[3] : delta, call);
         Object.assign(out[out.length - 1], { cut, running: end === null });
@@ -442,7 +450,7 @@ function readSlices(p) {
     return layOut(out);
 }
 
-/* Gives each slice a row: below those that contain it, and in the first that is free there. */
+/* Gives each slice a row: the first free one below the slices that contain it. */
 function layOut(list) {
     list.sort((a, b) => a.thread - b.thread || a.start - b.start || b.end - a.end || a.scope.depth - b.scope.depth);
     const threads = [];
@@ -464,13 +472,14 @@ function layOut(list) {
     return pack(list, threads, first + (group ? group.ends.length : 0));
 }
 
-/* Rows one after the other in flat arrays: what is drawn each frame touches no object. */
+/* Puts the slices of all rows into flat arrays, one row after the other, so that drawing reads no
+   objects. */
 function pack(list, threads, rows) {
     const n = list.length, from = new Int32Array(rows + 1);
     for (const s of list) from[s.row + 1]++;
     for (let r = 0; r < rows; r++) from[r + 1] += from[r];
     const next = from.slice(), all = new Array(n), tone = new Uint8Array(n);
-    const top = most(list, s => Math.abs(zero(s.delta))); // what grew or shrank by a sixteenth of it is strong
+    const top = most(list, s => Math.abs(zero(s.delta))); // a slice that changed by a sixteenth of it has a strong colour
     const start = new Float64Array(n), end = new Float64Array(n), hueOf = new Uint8Array(n);
     for (const s of list) {
         const i = next[s.row]++;
@@ -483,7 +492,7 @@ function pack(list, threads, rows) {
     return { n, rows, from, all, start, end, hueOf, tone, threads, order: null, first: start.reduce((a, b) => Math.min(a, b), Infinity) };
 }
 
-// -- what is chosen: a tag, a site, a scope; tables and charts show what has to do with it --
+// -- the choice: a tag, a site, a scope or a stack. Tables and charts show what has to do with it --
 
 const siteKey = site => siteText(site).replace(/\s+/g, ' ');
 const lookup = list => { // strings by number, each made once
@@ -492,19 +501,19 @@ const lookup = list => { // strings by number, each made once
 };
 const rowKeys = r => ({ tag: text(r.tag), site: siteKey(r.site), scope: text(r.scope) });
 
-/* An inner scope has to do with its outer ones, too. */
-/* A stack goes by the sites of its frames. */
+/* The key of a row that is compared with the choice. A stack is compared by the sites of its frames. */
 const keyOf = c => c.sites ? 'site' : c.kind;
+/* Returns whether a value is the choice, or a scope inside a chosen scope. */
 const same = (c, value) => c.sites ? c.sites.has(value) : value === c.value || c.kind === 'scope' && !!value && value.startsWith(c.value + '/');
 
-/* The keys of an event's block. */
+/* Returns a function that gives the tag, the site or the scope of an event. */
 function eventKeys(p) {
     const e = p.events, name = lookup(p.strings);
     const of = { tag: i => name(e.tag[i]), site: i => name(e.site[i]), scope: i => obj(p.scopes.byId.get(e.scope[i])).path };
     return (kind, i) => of[kind] ? of[kind](i) || '' : '';
 }
 
-/* Which tags, sites and scopes are seen together with the choice: in events, leaks and blocks. */
+/* Returns the tags, sites and scopes that events, leaks and blocks have together with the choice. */
 function seenWith(p, c) {
     const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
     const e = p.events, key = eventKeys(p);
@@ -519,7 +528,8 @@ function seenWith(p, c) {
     return seen;
 }
 
-/* Whether a row of these keys has to do with the choice. */
+/* Returns whether a row has to do with the choice. `keys`: its tag, site and scope, as far as it has
+   them. */
 function belongs(keys) {
     const c = view.choice;
     if (!c || !keys) return true;
@@ -527,7 +537,7 @@ function belongs(keys) {
     return Object.keys(keys).some(kind => c.seen[kind] && c.seen[kind].has(keys[kind]));
 }
 
-/* What the choice holds of each device over time, as far as events tell. */
+/* Returns the bytes of the choice on each device over time, as far as events tell. */
 function readParts(p, c) {
     const e = p.events, key = eventKeys(p), held = new Map(), steps = p.devices.map(() => ({ t: [], by: [] }));
     const step = (i, by) => {
@@ -538,7 +548,7 @@ function readParts(p, c) {
         const kind = e.kind[i], id = e.device[i] + ' ' + e.storage(i);
         if ((kind === ALLOC || kind === MOVE) && same(c, key(keyOf(c), i))) held.set(id, e.bytes[i]), step(i, e.bytes[i]);
         else if (kind === FREE && held.has(id)) step(i, -held.get(id)), held.delete(id);
-        else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // older than the events
+        else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // its alloc is older than the events
     }
     p.devices.forEach((d, i) => d.part = e.n ? readPart(p, c, d, steps[i]) : null);
 }
@@ -554,11 +564,11 @@ function readPart(p, c, d, { t, by }) {
     return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
 }
 
-/* Where a link leads: to a section, and to a choice. Half a character is not for an address. */
+/* Returns the address of a section with a choice. Half of a character cannot be in an address. */
 const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
 const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
 
-/* Sets the choice; tables and charts follow. */
+/* Sets the choice, and draws tables and charts for it. */
 function apply(c) {
     const p = view.profile, root = $('chosen');
     if (!p || c === view.choice) return;
@@ -573,15 +583,16 @@ function apply(c) {
     say(c ? `only ${c.kind} ${c.value}` : 'all is shown again');
 }
 
-/* Shows what has to do with { kind, value }, kind a tag, site, scope or stack, or all again: null. Tables
-   without that kind go by what events, leaks and blocks tell of it. */
+/* Shows what has to do with { kind, value }, where the kind is tag, site, scope or stack; null: shows all.
+   A table that has no such kind goes by what events, leaks and blocks tell of the choice. */
 function choose(c, section) {
     history.pushState(null, '', address(section, c));
     apply(c);
     if (section && $(section)) $(section).scrollIntoView();
 }
 
-/* Follows an address, "#sites&tag=weights"; that of a section alone leaves the choice where `keep` is set. */
+/* Follows an address as "#sites&tag=weights". An address without a choice ends the choice, unless `keep`
+   is set. */
 function follow(hash, keep) {
     let section = '', c = null;
     for (const part of hash.slice(1).split('&')) {
@@ -594,7 +605,7 @@ function follow(hash, keep) {
     if ($(section)) $(section).scrollIntoView();
 }
 
-// -- charts: the time they share --
+// -- charts: the range of time that they share --
 
 const FONT = '11px system-ui, "Liberation Sans", sans-serif';
 
@@ -637,13 +648,13 @@ function look(from, to) {
         : `${duration(span)} from ${instant(view.from, span / 100)}, of ${duration(view.end)}`;
 }
 
-/* All that happened; once more, all the time there was. */
+/* Shows all that happened; when called again, all the time from 0 to the report. */
 const home = () => view.from === view.fit[0] && view.to === view.fit[1] ? look(0, view.end) : look(...view.fit);
 const zoom = (at, factor) => look(at - (at - view.from) * factor, at + (view.to - at) * factor);
 const middle = () => (view.from + view.to) / 2;
 const pan = part => look(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
 
-/* A canvas in its chart: `frame` maps between time and pixels, and is as wide as the page. */
+/* Prepares the canvas of a chart for drawing, as wide as the page. */
 function prepare(chart, height) {
     const c = chart.canvas, width = c.parentElement.clientWidth, ratio = window.devicePixelRatio || 1;
     if (chart.width !== width || chart.height !== height || chart.ratio !== ratio) {
@@ -668,8 +679,8 @@ const xOf = (chart, t) => chart.left + (t - view.from) / (view.to - view.from) *
 const timeAt = (chart, x) =>
     view.from + (x - chart.left) / Math.max(chart.width - chart.left - 1, 1) * (view.to - view.from);
 
-/* As much of a name as fits, by whole characters, those from U+1100 on as wide as two; measuring
-   each name would cost more than drawing it. */
+/* Returns as much of a name as fits into a width, by whole characters. Characters from U+1100 on count as
+   two: to measure each name would cost more than to draw it. */
 function fitted(name, width) {
     let room = width / 6.1, cut = 0;
     for (const c of name) {
@@ -750,7 +761,7 @@ function pinch(chart, down, id, was) {
     look(from, from + scale * (chart.width - chart.left));
 }
 
-/* Zooms around the pointer. Where all that happened is shown already, scrolling down scrolls the page. */
+/* Zooms around the pointer. If all that happened is shown already, scrolling down scrolls the page. */
 function wheel(chart, e, on, { x, y }) {
     const lines = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1;
     const dx = e.deltaX * lines, dy = e.deltaY * lines;
@@ -802,7 +813,7 @@ function drawCurves() {
     });
 }
 
-/* The highest level a lane has to show; names stand in the room above it. */
+/* Returns the highest level that a lane has to show. Above it is room for names. */
 function scaleOf(d) {
     const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), d.height), limit = zero(d.stats.limit);
     return limit > 0 && limit < high * 2 ? Math.max(limit, high) : high;
@@ -838,7 +849,8 @@ function drawArea(g, d, curve, top, line, area) {
     g.lineWidth = 1;
 }
 
-/* One vertical stroke per pixel column at most, however many events fall into it. */
+/* Draws a curve with at most one vertical stroke for each column of pixels, however many events fall into
+   that. */
 function tracePath(g, d, { t, v, fine }, top) {
     const n = t.length;
     let i = Math.max(above(t, view.from, 0, n) - 1, 0), column = -1, low = 0, high = 0, last = 0;
@@ -914,8 +926,9 @@ function drawScale(g, d, top) {
     if (d.label && curves.left > 60) write(g, ink.soft, fitted(d.label, curves.left - 6), 0, top + 24);
 }
 
-/* A strip above the lanes. Names that would run into their neighbour are left to the cursor; lines go
-   through the lanes where they are few, and from the one at the cursor. */
+/* Draws the checkpoints as a strip above the lanes. A name that would run into the next one is shown only
+   at the cursor. If there are few checkpoints, their lines go through the lanes; else only the line of
+   the one at the cursor does. */
 function drawCheckpoints(g, list) {
     const seen = list.map(m => ({ x: Math.round(xOf(curves, m.time)) + 0.5, name: m.name })).filter(m => m.x >= curves.left && m.x <= curves.width);
     const at = curves.cursor === null ? -99 : xOf(curves, curves.cursor), off = m => Math.abs(m.x - at);
@@ -1002,7 +1015,7 @@ function showMemory(p, body) {
 const ROW = 18, TOP = 22, GAP = 8;
 const timeline = { selected: -1, tones: false, draw: drawTimeline };
 
-/* The top of each row: a gap above each thread's first. */
+/* Returns the top of each row. There is a gap above the first row of each thread. */
 function rowTops(s) {
     const tops = new Float64Array(s.rows + 1);
     let group = 0, y = TOP;
@@ -1042,12 +1055,12 @@ function drawThreads(g, s, first, last, scroll) {
     });
 }
 
-/* What is narrower than a pixel shares one with all that follows it there: a row costs as many
-   strokes as it has pixels at most, and a binary search for each. */
+/* Draws a row. Slices narrower than a pixel share one stroke with those that follow in the same pixel. So a
+   row costs at most a stroke and a binary search for each of its pixels. */
 function drawRow(g, s, row, y) {
     const c = timeline, high = s.from[row + 1], colour = i => c.tones ? ink.tones[s.tone[i]]
         : view.choice && !belongs({ scope: s.all[i].scope.path }) ? ink.grid : ink.shades[s.hueOf[i]];
-    let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // one that ended there shows
+    let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // a slice that ended just there is drawn
     const flush = () => {
         if (run) g.fillStyle = run.colour, g.fillRect(run.x, y, run.w, ROW - 2);
         run = null;
@@ -1114,7 +1127,8 @@ function select(i, aloud) {
     showTip(c, clamp(xOf(c, s.start), c.left, c.width), c.tops[s.row] - $('lanes').scrollTop + ROW, s.scope.path, sliceFacts(s));
 }
 
-/* The next or previous scope in order of time; the order is made when first asked for. */
+/* Selects the next or the previous slice in order of time. The order is computed when it is first
+   needed. */
 function walk(way) {
     const s = timeline.slices;
     if (!s.order) {
@@ -1126,7 +1140,7 @@ function walk(way) {
     select(s.order[clamp(here, 0, s.n - 1)], true);
 }
 
-/* The slice above or below the selected one. */
+/* Selects the slice above or below the selected one. */
 function step(way) {
     const s = timeline.slices, now = s.all[timeline.selected], row = now ? now.row + way : -1;
     if (!now || row < 0 || row >= s.rows) return;
@@ -1187,14 +1201,14 @@ const SHOW = {
     text: [x => x, x => x.length > 28 ? x : null], bytes: [bytes, exact], signed: [signed, exact], count: [count],
     time: [duration, x => x === null ? null : count(x) + ' ns'], share: [percent],
 };
-const FIRST = 200; // rows that are rendered until more are asked for
-const TALL = 14; // rows that a box shows
+const FIRST = 200; // rows that are rendered before the reader asks for more
+const TALL = 14; // rows that the box of a table shows at once
 const order = new Intl.Collator('en', { numeric: true });
 
 const compare = (a, b) => typeof a === 'string' ? order.compare(a, b) : a - b;
 
-/* Rows in the order of a column; what is not known comes last either way. In a tree, children
-   follow their parent. */
+/* Returns rows in the order of a column. Values that are not known come last in both directions. In a tree,
+   children follow their parent. */
 function sorted(rows, get, down, tree) {
     const keys = new Map(rows.map(r => [r, get(r)])), blank = x => x === null || x === '';
     const by = (a, b) => {
@@ -1305,7 +1319,8 @@ function showTable(rows, body, columns, options) {
     return true;
 }
 
-/* What a list lacks of the totals, by column: the key of both, or [that of the total, that of a row]. */
+/* Returns what a list lacks of the totals, by the title of a column. `columns` has for each title the key
+   that the total and a row have, or the two keys. */
 const lacking = (p, rows, columns) => Object.fromEntries(Object.entries(columns).map(([title, keys]) => {
     const [all, key] = [].concat(keys, keys);
     return [title, zero(p.total[all]) - sum(rows, r => r[key])];
@@ -1349,7 +1364,7 @@ const TABLES = {
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // before 0.5 groups
+        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // a profile of 0.4 has groups alone
         const groups = sites ? objs(leaks.by_site).map(g => Object.assign({ key: leakKey(g) }, g)) : [], more = obj(leaks.more);
         return showTable(listed, body, [
             site, spread(TAG), spread(SCOPE), spread(T('Device', 'device')), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
@@ -1396,10 +1411,12 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
-/* The columns of what sites freed; none where blocks were freed and no free has a site, as under the interposer. */
+/* Returns the columns of what was freed at a site. There are none if blocks were freed and no free has a
+   site, as under the interposer. */
 const freedThere = (p, options) => zero(p.total.frees) && !objs(p.raw.sites).some(r => zero(r.frees)) ? [] : [C('Frees', 'frees', options), B('Freed', 'free_bytes', options)];
 
-/* Sites over all devices and return addresses, the most live bytes first: the part of all that is live, alone and with those before. */
+/* Returns the sites, over all devices and return addresses, the most live bytes first. Each has its part of
+   all live bytes, and the part that it has together with the sites before it. */
 function groupSites(p) {
     const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
     const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
@@ -1423,13 +1440,14 @@ function siteDevices(g, ask) {
         ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
 }
 
-/* A column of what all leaks of a site have; where they differ, how many they have. */
+/* Returns a column with the tag, scope or device that all leaks of a site have; if they have several, with
+   their number. */
 function spread([title, kind, get, more]) {
     const word = title.toLowerCase(), n = r => zero(r[word + 's']);
     return [title, kind, r => get(r) || (n(r) ? (n(r) > 1 ? '' : 'partly ') + many(n(r), word) : ''), more];
 }
 
-const leakKey = r => r.site ? siteKey(r.site) : '\n' + text(r.tag); // without a site they go by their tag
+const leakKey = r => r.site ? siteKey(r.site) : '\n' + text(r.tag); // leaks without a site are listed by their tag
 
 function leakGroups(row, groups, ask) {
     const of = groups.filter(g => g.key === leakKey(row));
@@ -1489,7 +1507,7 @@ function holderTiles(d, by) {
     return list;
 }
 
-/* One tab stop; arrow keys walk the tiles. */
+/* The tiles are one tab stop. Arrow keys walk from tile to tile. */
 function treemap(tiles, total, width, height) {
     const boxes = squarify(tiles, width, height);
     const pick = e => {
@@ -1547,11 +1565,12 @@ function showPeak(p, body) {
 
 // -- devices --
 
-/* What the total is made of. The parts may exceed it: what is unaccounted is signed. */
+/* Returns the parts of which the memory of a device is made. They may be more than the total: unaccounted
+   bytes may be below 0. */
 function composition(d) {
     const c = d.capacity, [total, free, unaccounted] = [c.total, c.free, c.unaccounted].map(num);
     const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
-    const held = new Map(); // a tag may be on several devices of a place
+    const held = new Map(); // bytes by tag: a tag may be on several devices of one physical device
     for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
     const tags = [...held].map(([name, size]) => ({ name, bytes: size, tag: !!name })).filter(t => t.bytes)
         .sort((a, b) => b.bytes - a.bytes);
@@ -1572,7 +1591,8 @@ function composition(d) {
 
 const limitOf = d => zero(d.capacity.limit) || zero(d.stats.limit);
 
-/* What is narrower than a gap gets none. The host's pool is a frame around what it holds, the limit a line. */
+/* Draws the parts as one bar. A part that is narrower than a gap has no gap beside it. The host's pool is a
+   frame around the bytes that it reserved, and the limit is a line. */
 function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
     const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
@@ -1627,7 +1647,7 @@ function deviceFacts(d) {
         num(s.hit_rate) !== null && ['pool hits', percent(s.hit_rate)], times('requests saved by a retry', s.recoveries)]);
 }
 
-/* Bars: [label, value, title]; the axis names the first, the middle and the last. */
+/* Draws bars of [label, value, title]. The axis has the labels of the first, the middle and the last. */
 function bars(caption, list) {
     const top = most(list, b => b[1]);
     if (!top) return null;
@@ -1684,12 +1704,12 @@ function showDevices(p, body) {
 
 // -- overview --
 
-// Written over or thinned out: bounded, and no fault.
+// Records that were overwritten or thinned out, because they are bounded. That is no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the section that a kind of verdict leads to; else the devices
+const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
 
-/* The words of a part, with its tag and its site as links where they are whole. A tag comes first, after 'tag'; what
-   stands before a site is one of three. */
+/* Returns the words of a part of a verdict, with its tag and its site as links if they are not cut. A tag
+   stands first, after the word 'tag'. A site stands after 'site', 'at' or two spaces. */
 function linked(part) {
     const words = text(part.text, 2000), tag = text(part.tag), site = siteText(part.site).replace('  ', ' ');
     const end = tag && words.startsWith(`tag ${tag} `) ? 4 + tag.length : 0;
@@ -1699,10 +1719,10 @@ function linked(part) {
     return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
 
-/* What an older profile lacks. */
+/* Says what a profile of an older version lacks. */
 const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}: it has no verdicts and no places of mistakes`;
 
-/* What a report has to say first, in the words of the library: [how bad, ...words]. */
+/* Returns the sentences that come first, in the words of the library: [how bad it is, ...words]. */
 function verdicts(p) {
     if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
@@ -1713,7 +1733,7 @@ function verdicts(p) {
     }));
 }
 
-/* The part of a device's arena that no tag has: all of it before 0.5. */
+/* The bytes of a device's arena that no tag has. A profile of 0.4 has no tags of arenas. */
 const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
 function showOverview(p, body) {
@@ -1750,7 +1770,7 @@ function showAbout(p, body) {
 
 const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES, { about: showAbout });
 
-/* A section that cannot be drawn says so, and costs no other one. */
+/* Draws a section. If that fails, the section says so, and the other ones are drawn all the same. */
 function drawSection(id, p) {
     const section = $(id), body = section.querySelector('.body');
     try {
@@ -1768,7 +1788,8 @@ function rangeTools() {
         key('+', 'Zoom in', about(0.5)), key('All', 'Show all', home)), el('output', { id: 'range' }));
 }
 
-/* What is seen first is drawn at once, the tables in turns, so that the page answers meanwhile. */
+/* Shows a profile. Draws the first sections at once, and then one section after the other, so that the page
+   answers in between. */
 function show(raw) {
     const p = read(raw), sections = Object.keys(DRAW), nav = $('nav');
     const link = section => section && section.dataset.nav && nav.append(el('a', { href: '#' + section.id }, section.dataset.nav));
@@ -1798,7 +1819,7 @@ const complain = words => {
     $('message').hidden = !words;
 };
 
-/* Reads a profile's text. What cannot be shown is said, and what was shown before stays. */
+/* Parses the text of a profile. If it cannot be shown, says why, and leaves the page as it was. */
 function parse(source, name) {
     const still = $('report').hidden ? '' : ' The report below is still the one before.';
     let raw;

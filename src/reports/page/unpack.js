@@ -1,4 +1,4 @@
-/* Brings in the page's style, sections and script, which are compressed in an element of their own. */
+/* Unpacks the style, the sections and the script of the page, which are compressed in one element. */
 document.currentScript.remove();
 const packed = document.getElementById('packed');
 const bytes = Uint8Array.from(atob(packed.textContent), c => c.charCodeAt(0));
