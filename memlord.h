@@ -24837,15 +24837,16 @@ MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
-   groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its blocks
-   are in no group, these are not known. Blocks without a site count by their tag. */
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number
+   of groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its
+   blocks are in no group, these are not known. Blocks without a site count by their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
     uint64_t bytes, blocks;
     uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
 } mli_leak_sum;
-typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and devices */
+typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
+                                  devices */
     uint64_t bytes, blocks;
     const void *subject; /* the record of the site; of blocks without a site the name of their tag;
                             NULL: the blocks have neither */
@@ -24861,14 +24862,14 @@ typedef struct mli_leak_sites {
     uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
                                              the last dev that count: later ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
-    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of tags;
-                            NULL: no memory */
+    mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
+                            tags; NULL: no memory */
     unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
                             last site that has such blocks */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the site
-                                    is not listed */
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the
+                                    site is not listed */
 } mli_leak_sites;
 
 /* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
@@ -25101,62 +25102,69 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
    from these. Whole lists (sites, scopes, events) are read while they are written, so each list
    gives its own sum. */
 
+/* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_TOP_STREAMS 20
-#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
-#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
-#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
-#define MLI_PARTS_SHOWN 1024
-/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
-   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* the first member of each of these lines */
+#define MLI_TOP_STACKS 2048
+#define MLI_PARTS_SHOWN 1024 /* of one block */
+
+#define MLI_STREAMS 256 /* slots of the table of streams, of which half are used at most */
+#define MLI_SIZES 50    /* size classes of blocks: class 0 has those of 0 bytes, class k those of
+                           2^(k-1) bytes to twice that; the last one is that of 2^48 bytes */
+
+/* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
+   INT64_MIN, is not known: TEXT writes -, JSON writes null, PROMETHEUS writes no sample. */
+typedef struct mli_line { /* the first member of each kind of line */
     memlord_device device;
-    const char *name; /* NULL: the device is enough */
+    const char *name; /* what the line is about on the device; NULL: it is about the device */
 } mli_line;
-typedef struct mli_phys_line {
+typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
-                                             ledger's, and the rest; those of other processes */
-    uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the bytes that the driver holds for this process; a
-                                             part of `rest` */
-    uint64_t neighbours;                  /* the bytes that other ledgers of the pressure page
-                                             hold; UINT64_MAX: there is no other ledger */
-    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
-                            `total` */
-    uint64_t fullness;                    /* used / total; 0: not known */
+    uint64_t total, used, free; /* as the last sample of the capacity says */
+    uint64_t age;               /* of that sample, in ns */
+    uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
+    uint64_t process, others;   /* the used bytes of this process, and of other processes */
+    uint64_t self, rest;        /* the bytes that the ledger knows; what else this process uses */
+    uint64_t untagged;          /* the part of `self` that has no tag */
+    uint64_t context;           /* the bytes that the driver holds for this process; a part of
+                                   `rest` */
+    uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
+                                   UINT64_MAX: there is no other ledger */
+    int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
+                                   most `total` */
+    uint64_t fullness;          /* used / total, in millionths of a percent and 1 more; 0: not
+                                   known */
 } mli_phys_line;
-typedef struct mli_tag_line {
+typedef struct mli_tag_line { /* a tag on a device */
     mli_line of;
     memlord_tag_stat stat;
-    uint64_t peak_error;
+    uint64_t peak_error; /* how many bytes the peak may be too low */
     uint32_t dev;
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
-typedef struct mli_scope_line {
-    mli_line of; /* of all devices */
+typedef struct mli_scope_line { /* a scope on all devices */
+    mli_line of;
     memlord_scope_stat stat;
-    uint64_t live_bytes, live_blocks;
+    uint64_t live_bytes, live_blocks; /* without those of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
-                     last */
-    uint32_t node;
+    uint64_t key; /* the order of the list: stacks with live bytes come first, by these; the others
+                     follow, by the bytes that they allocated */
+    uint32_t node; /* of the tree of stacks: the innermost frame */
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
-                                   for */
-    uint64_t bytes, samples;
-    double blocks;
-    uint32_t row;
+typedef struct mli_stack_leak { /* the leaked blocks of a stack */
+    uint64_t bytes;   /* exact, or an estimate if stacks are samples */
+    uint64_t samples; /* how many of the blocks were picked for a sample */
+    double blocks;    /* how many blocks the samples stand for */
+    uint32_t row;     /* of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
-    uint64_t weight;
+    uint64_t weight; /* the order of the list: see mli_report_mistakes */
     memlord_anomaly is;
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
@@ -25165,68 +25173,73 @@ typedef struct mli_stream_line { /* the live blocks of a stream on a device */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
-    mli_out *o, out;
-    char buf[2048];
-    uint32_t devices;
-    size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
-    uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
-    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
-    memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    mli_out *o, out;  /* where the report goes; `o` points to `out` */
+    char buf[2048];   /* of `out` */
+    uint32_t devices; /* how many there are; so, too, in the members below */
+    size_t tags;      /* rows of tags: a tag on a device */
+    size_t tag_rows;  /* `tags`, and a line for each device with bytes that have no tag */
+    size_t tag_lines, sites, blocks, phys_count, account_lines; /* in the lists below */
+    size_t accounts;       /* open ones */
+    uint64_t tag_bytes;    /* of all tag_rows */
+    uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
+    int by_peak;           /* 1: sites are in the order of their peak; 0: of their live bytes */
+    memlord_result result; /* an error other than a failed write, as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
-    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
-    uint64_t uptime;
+    int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
+    uint64_t uptime;       /* ns since the ledger was made */
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines; bytes without a tag
-                                           have lines, too */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES];
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* of all devices; by dev - 1 */
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block` while the walk fills it */
-    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
-    size_t stacks, stack_rows;
+    mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
+    mli_stack_line *stack; /* the MLI_TOP_STACKS largest; NULL: the ledger takes no stacks, or there
+                              was no memory */
+    size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
-    uint32_t row_count;
-    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
-    size_t stack_leaks, stack_leak_rows; /* in the list; all */
-    uint64_t stack_leak_bytes;           /* of all */
-    mli_stamp_scale scale;
+    uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
+    mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
+    size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
+    uint64_t stack_leak_bytes;           /* of all stacks */
+    mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
-    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
+    mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
-    mli_leak_sites leak_sites;
-    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
-    size_t streams, stream_lines;        /* told apart; in the list */
-    mli_stream_line stream_rest;         /* the sum of what is not in the list */
-    int streams_lost;                    /* 1: there are more streams, and the sum has them */
+    mli_leak_sites leak_sites;           /* the same blocks by site */
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest ones, from the start */
+    size_t streams, stream_lines;        /* how many have a slot; how many are in the list */
+    mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
+    int streams_lost;                    /* 1: the sum has streams that found no slot */
     mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
-    uint64_t mark;
+    uint64_t mark; /* the number of the last mark; 0: none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id, the most bytes first */
-    uint32_t scope_lines;
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* freed blocks that lived less than 0.1, 1 and 10 s,
+                                                  and longer */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of scopes, the most bytes first */
+    uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* scratch: reads the resident bytes */
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
     mli_holders holders; /* scratch, for the device that is being written */
-    mli_scope_run run[MLI_RUNS_KEPT];
-    memlord_part_info part[16];
-    char part_text[2048]; /* scratch: of a verdict */
+    mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
+    memlord_part_info part[16];       /* scratch: parts of a block */
+    char part_text[2048];             /* scratch: the text of a part of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
+/* Returns the code of a device: mli_device_code. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-
+/* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+/* Writes a shape as "[4096,128]", with `between` for the comma. Writes nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
 /* Returns the next pair of devices with a move or a copy between them since the last reset. With
@@ -25241,14 +25254,16 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 /* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
    known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
+/* Returns total / count; 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
+/* Returns the balance of a device's arena, in bytes. */
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
-   A row that is added later is not in this report. */
+/* Captures a report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
+   snapshots. A device, tag, site or scope that is new after the capture is not in the report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
@@ -25346,8 +25361,8 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
     }
 }
 
-/* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
-   counts by size, the groups of leaks, and the live bytes of each scope. */
+/* Adds a live block to all lists of a report, so that one walk fills them: the largest blocks, the
+   sizes, the streams, the leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
@@ -25370,10 +25385,11 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     return mli_visit_top(lord, e, &r->top);
 }
 
-/* -- lifetimes: of blocks that begin and end in the event ring -- */
+/* -- the lifetimes of blocks that begin and end in the event ring -- */
 
-typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
-    uint64_t key, stamp;
+typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
+    uint64_t key;   /* of the block's storage and type; 0: the slot is vacant */
+    uint64_t stamp; /* when the block began; 0: it has ended */
 } mli_lifetime_span;
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
@@ -25404,7 +25420,7 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80% full */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so 80 % are used at most */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -25452,9 +25468,9 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
                                   neighbours);
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
-/* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. Bytes by which the ledger's devices grew since the sample count as this
-   process's. */
+/* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
+   process, and those of other processes. Bytes by which the ledger's devices have grown since the
+   sample count as used, and as this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -25513,7 +25529,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
+/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -25588,7 +25604,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
     mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
     return arena;
 }
-/* Captures the largest sites. The balance of each arena is listed as one more site. */
+/* Lists the largest sites. The balance of each arena counts as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -25613,7 +25629,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Captures the largest stacks: those with the most live bytes, then those that allocated most. */
+/* Lists the largest stacks: those with the most live bytes, then those that allocated most. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -25657,9 +25673,9 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error, because threads publish a peak late. So a report does not contradict
-   itself. */
+/* Raises the peak of a device to the most live bytes that its holders or a snapshot since the
+   last reset show, by peak_error at most: threads publish a peak late, and a report must not
+   contradict itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
@@ -25677,8 +25693,8 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
-   not fit, then the others. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
+   that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -25755,32 +25771,33 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
 
-/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no state.
-   May use reports/capture and services/answers. Locks: none. */
+/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no
+   state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
 
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0 means all devices, with the losses of the ledger. *i is the number
-   of mli_anomaly_columns read so far, 0 at first. */
+/* Returns the name of the next anomaly or drop of a device whose count is not 0, and the count in
+   *v; NULL: there is no other. dev 0 means all devices together, with the losses of the ledger.
+   *i keeps the place between calls; it is 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
+/* Returns a device; for dev 0 the selector of all devices. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device in one line that begins with `head`; with dev 0
+   those of all devices together. Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3". Counts
-   several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]" where the
-   other blocks have no tag, and likewise "partly in decode". */
+/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3".
+   Counts several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]"
+   where the other blocks have no tag, and likewise "partly in decode". */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
-   its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
-   the bound stays in r->out.name_max. */
+/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each is one line with
+   its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters, and
+   leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -25789,8 +25806,8 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* -- anomalies and drops -- */
 
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
+/* The columns of anomalies and drops, the heaviest first: those that make totals too low, then
+   mistakes of the host, then detail that was lost. */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -25849,11 +25866,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
-      written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
+/* -- the verdicts. A verdict is of a kind, and has a part for each device that it is about. A part
+      is composed in r->part_text; then each format writes it in its own way. Only
+      MLI_FIRST_DEVICES parts of a kind are written -- */
 
-/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
-   bytes are bad, and then come before the holders. */
+/* The kinds of verdicts in their order: the name in JSON, the head in TEXT, and how bad it is.
+   The bad ones come first and the odd ones last. Anomalies that lost bytes are bad: see
+   mli_verdicts_write. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -25877,20 +25896,19 @@ static const char *const mli_verdict_texts[MLI_VERDICT_COUNT][3] = {
 };
 enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 
-/* The verdicts while they are written. */
 typedef struct mli_verdict_writer {
     mli_report *r;
-    int json, kind;
-    int lost; /* 1: the anomalies lost bytes */
-    size_t parts;    /* of the kind, so far */
-    uint64_t bytes;  /* of the parts that are left out */
-    mli_out part;    /* the text of a part */
-    const memlord_site *site; /* that the part names, for a reader's link; NULL: none */
-    const char *tag;
+    int json, kind;  /* json 1: writes JSON; 0: writes TEXT. The kind that is being written */
+    int lost;        /* 1: some anomalies lost bytes */
+    size_t parts;    /* how many parts the kind has so far */
+    uint64_t bytes;  /* the bytes of the parts that are left out */
+    mli_out part;    /* the text of the part that is being composed */
+    const memlord_site *site; /* the site that the part names, for a link of the page; NULL: none */
+    const char *tag;          /* the tag that the part names; NULL: none */
 } mli_verdict_writer;
 
-/* Begins a part. Returns where its text goes; NULL: the kind has enough parts, and the part is left
-   out with its `bytes`. */
+/* Begins a part of `bytes`. Returns where its text goes; NULL: the kind has enough parts, so this
+   one is left out and its bytes are added to those that are left out. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -25903,7 +25921,7 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind: "leaks since mark 1" has its mark. */
+/* Writes the head of a kind. That of the leaks ends with the mark: "leaks since mark 1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
@@ -25925,8 +25943,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     if (w->parts == 1) {
         const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
         if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
-        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  tone);
+        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'",
+                  mli_verdict_texts[w->kind][MLI_VERDICT_NAME], tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -25935,8 +25953,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a part: in TEXT ", cuda:0: " or "; cuda:0: " and its text. `device` is a code; NULL: it is
-   of no device. */
+/* Writes a composed part: TEXT has ", cuda:0: " or "; cuda:0: " before it. `device` points to the
+   code of its device; NULL: the part is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -25950,7 +25968,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
 }
-/* Ends a kind, and says what it leaves out. */
+/* Ends a kind: writes how many parts it leaves out, and how many bytes these have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -26036,8 +26054,8 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
-   has or could have. */
+/* Returns 1 if the largest holder of a device by tag tells something. It tells nothing if it is
+   the only one, is no arena, and no tag was ever used. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
@@ -26049,9 +26067,10 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
-/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
-   different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
+   of different blocks, so each has its own share. In place of a tag stands "untagged" or
+   "arenas", if these hold more; not "untagged" where nothing else could. Writes nothing if
+   nothing is worth it. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -26089,8 +26108,8 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
-/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as one
-   of them; NULL: nothing had a tag. */
+/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as
+   one of them; NULL: nothing had a tag. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -26099,9 +26118,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a device
-   that has less than a quarter of its peak by now, as at the end of a program: what is left tells
-   little then. If the holders were noted a little below the peak, names the peak, too. */
+/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a
+   device that has less than a quarter of its peak by now, as at the end of a program: who holds the
+   rest tells little then. Names the peak, too, if the holders were noted a little below it. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -26132,7 +26151,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* As mli_anomaly_next; dev 0: what no device counted. */
+/* Does as mli_anomaly_next, but with dev 0 returns what no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -26160,8 +26179,8 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the device with the
+   heaviest first. What no device has counted stands under "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     mli_report *r = w->r;
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
@@ -26222,8 +26241,8 @@ static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB", where that
-   matters: at least half of a cache that is a sixteenth of the pool. */
+/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB" for a pool
+   of which at least a sixteenth is cached, if the largest piece is at most half of that. */
 static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -26240,8 +26259,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the holders
-   of a peak and of live bytes, because all totals are too low then. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the
+   holders of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -26287,47 +26306,52 @@ typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
-    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
-                                 no stack */
-    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
-                                 are one */
-    unsigned char dev, state; /* MLI_BLOCK_... */
+    uint32_t tag, scope;      /* their numbers; 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: the
+                                 block has no stack */
+    uint32_t blocks;          /* how many blocks it stands for: if stacks are samples, all blocks of
+                                 a stack are one */
+    unsigned char dev, state; /* the device; MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
+    MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
+    MLI_BLOCK_OPEN = 16, /* this flag and the next one mean what the writer of a format wants */
     MLI_BLOCK_DONE = 32
 };
 
-/* The data that each writer reads besides the report. It is the first member of the writer's
-   state. */
+/* What each writer reads besides the report; the first member of a writer's state. The members
+   below `o` are the last numbers of their kind, which begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
-    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
-                               none */
+    uint32_t devices, sites, tags, scopes; /* sites and tags: rows */
+    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0: the format has no
+                               stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
    fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
+/* Returns the device of a number. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
+/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
+/* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
 /* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
+/* Returns the frame of a place of code that is in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
+/* Returns how many frames there are. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
 /* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
@@ -26336,8 +26360,9 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x);
    name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
+/* The name of a frame, and where it is. */
 typedef struct mli_frame_name {
-    const char *name, *file;  /* not empty; "": none */
+    const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL: it is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
@@ -26359,10 +26384,10 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
 
-/* A live block as the map has it. */
+/* A live block of the map. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks it stands for; 0: it has no stack */
+    double scale; /* how many blocks it stands for as a sample; 0: it was not picked for one */
 } mli_alive;
 
 /* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
@@ -26565,7 +26590,8 @@ static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t t
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
     uint32_t dev, i;
     for (dev = 1; dev <= x->devices; dev++) {
-        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50), left = mli_report_arena(x->r, dev);
+        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50);
+        uint64_t left = mli_report_arena(x->r, dev);
         uint64_t untagged = mli_report_arena_untagged(x->r, dev);
         at = mli_arena_block(x, dev, 0, at, untagged, put, writer);
         mli_take_off(&left, untagged);
@@ -26675,11 +26701,11 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out members that the HTML page does not read */
-    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
-    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
-                         are listed */
-    uint32_t frames;
+    int brief;        /* 1: leaves out the members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the last event; else 0 */
+    uint32_t *frame;  /* by frame of the ledger: its number in the list "frames", from 1; NULL: no
+                         stacks are listed */
+    uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
@@ -26857,7 +26883,7 @@ static void mli_json_tags(mli_report *r) {
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
-/* Gives each frame of a stack a number that is not 0. */
+/* Marks each frame of a stack, so that mli_json_frames lists it. */
 static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
     for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
         w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] = 1;
@@ -26939,8 +26965,7 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576. MiB is for people and older readers; bytes are
-   exact. */
+/* Writes "name_mb":1.00,"name_bytes":1048576. The MiB are for people and for older readers. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -27135,14 +27160,15 @@ static void mli_json_holders(mli_report *r) {
 static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     const uint64_t unknown = s->devices ? 0 : UINT64_MAX;
     mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
-              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes, s->devices | unknown,
-              s->tags | unknown, s->scopes | unknown);
+              (const void *)mli_leak_site_of(&r->leak_sites, s), s->blocks, s->bytes,
+              s->devices | unknown, s->tags | unknown, s->scopes | unknown);
     mli_jsonf(r->o, s->devices == 1 ? ",'device':'%i'" : ",'device':null",
               s->devices == 1 ? mli_report_device(r, s->dev) : 0);
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that key. */
+/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that
+   key. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -28022,27 +28048,27 @@ enum {
     MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
-#define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20      /* sites of leaks */
-#define MLI_TEXT_LEAK_GROUPS 3 /* groups below a site of leaks */
+#define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
+#define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
+#define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
     mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
-/* Writes how many of `have` lines are not shown. */
+/* Writes how many of the `have` lines of a list are not shown. */
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
-/* The same with the bytes of those lines. */
+/* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
 static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
                                          uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
 
-/* Writes a line for each type with several devices. */
+/* Writes a line for each type of device that has several devices. */
 static void mli_text_types(mli_report *r) {
     uint32_t i;
     int type;
@@ -28416,8 +28442,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups of
-   blocks that do not below it. */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes the largest groups
+   of equal ones below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -28436,7 +28462,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
+   blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sites *s = &r->leak_sites;
     uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
@@ -28639,14 +28666,15 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
+/* Writes a part of the page from an array of literals. `all`: the bytes of the array; `size`:
+   those of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
-   >, so that no string can end the element with the JSON. */
+/* Readers without scripts see the verdicts and the devices, as in TEXT. No string can end the
+   element with the JSON, because < and > are escaped there. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -28662,8 +28690,8 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
-/* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. May use reports/export. Locks: none. */
+/* Reads the events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the
+   table of the last event of each storage. May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -28681,6 +28709,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 
 /* Returns what an event adds to the live bytes of its device. */
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
+/* Returns 1 if an event is about a block: an alloc, a free, a move, or a free that waits. */
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
 /* The results of one reading of the ring. */
@@ -28688,11 +28717,12 @@ typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
     uint64_t size, used; /* slots, a power of two; slots in use */
-    uint64_t first;      /* ns of the first event; without one the moment of the report */
+    uint64_t first;      /* ns of the first event; if there is none, of the report */
     int scoped;          /* 1: the ring has events of scopes */
     /* By dev: the bytes that its events add, and their number. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row: the bytes that its events add; NULL: not wanted */
+    int64_t *tag_sum; /* by row of tags: the bytes that its events add; NULL: the writer wants
+                         none */
 } mli_last_events;
 
 /* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
@@ -28802,10 +28832,10 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
    frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
-   event of an alloc or a move has these too; the others have the site of their
-   call. A tag is the category. The parts of a block are
-   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   event of an alloc or a move has these frames, too; another event has the site of its call. The
+   category of a block is its tag. The parts of a block are under "parts", which viewers skip. CUDA
+   devices keep their index; the other devices come behind them, as the key "memlord" lists them.
+   That key has the anomalies and drops, too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
    back from it. Words, tags and frames are in full where they come first; after that they are
    numbers of the memo: words, then tag rows, then frames. */
@@ -29148,53 +29178,55 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
-   other blocks of its site, in proportion to the blocks that its samples stand for besides
-   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
-   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
-   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
-   which are divided by site. */
+/* The figures of sites are exact; those of stacks are samples. So a stack gets the blocks that
+   were picked, and a share of the other blocks of its site: in proportion to the blocks that its
+   samples stand for, without the samples themselves. Then the stacks add up to the site, and a
+   block that was picked keeps its own bytes. If a site has no sample, its blocks stay with the
+   site, as a stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are
+   divided by site. The allocs of a site are both together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
-   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+/* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
+   is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
+   a device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
-    uint32_t node;              /* 0: a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
-    unsigned char dev;          /* 0: a vacant entry */
-    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+    uint32_t frame, tag, scope; /* the frame of the site; 0: the allocs of a device */
+    uint32_t node;              /* the stack that the share is of; 0: it is a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: it is the last */
+    unsigned char dev;          /* the device; 0: the entry is vacant */
+    unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, among which are all its live blocks */
+    int64_t value[2];           /* blocks and bytes: those that were picked; later all of the
                                    share */
-    double rest[2];             /* for the blocks that samples stand for, besides themselves */
+    double rest[2];             /* blocks and bytes that the samples stand for, without their own */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
-    mli_portion none; /* takes the place of an entry for which there is no memory */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
-                                                 shares */
+    mli_portion *at;  /* a table with open addressing; NULL: stacks are no samples */
+    size_t cap, used; /* the number of entries, a power of two; how many are in use */
+    mli_portion none; /* stands in for an entry for which there was no memory */
+    /* By dev, if there are no shares: the allocs of the sites or stacks so far, and their bytes. */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares, where stacks are samples. Requires: t is zeroed. Without memory the report
-   fails. */
+/* Makes the shares if stacks are samples; else leaves the table out. Requires: t is zeroed. Without
+   memory the report fails. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
-   the arenas. */
+/* Calls put for every live block, then for the arenas. The blocks of one share come as one
+   block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
+/* Returns the name of a part; a part without one has a name that says so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
-/* Live blocks of one stack, tag and device. */
+/* The live blocks of one stack, tag and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
-    mli_live_block of; /* dev 0: a free group */
+    mli_live_block of; /* one of the blocks; dev 0: the slot is vacant */
     uint64_t blocks, bytes;
 } mli_group;
 typedef struct mli_groups {
@@ -29212,8 +29244,9 @@ MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that no site has. With samples they are shares. */
+/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for
+   those of each stack. Then calls it for the allocs of each device that no site has. If stacks
+   are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -29236,7 +29269,7 @@ static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
             break;
     return &table[at];
 }
-/* Makes room for one more share; 0: no memory. */
+/* Makes room for one more entry. Returns 0 if there is no memory. */
 static MLI_COLD int mli_portions_grow(mli_shares *t) {
     const size_t cap = t->cap ? t->cap * 2 : 1024;
     mli_portion *table;
@@ -29251,8 +29284,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
-   the whole. It is valid until the next call. Without memory the report fails. */
+/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`,
+   in the allocs of its site; with node 0 the whole. The pointer is valid until the next call.
+   Without memory the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -29274,7 +29308,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked for a sample, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -29306,8 +29340,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
-   has. */
+/* Adds the wholes of allocs: one for each site and one for each device, and on each device one
+   for the allocs that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -29336,7 +29370,7 @@ static MLI_COLD void mli_portions_sites(mli_shares *t) {
 static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
     return s->next ? &t->at[s->next - 1] : NULL;
 }
-/* Returns the share of a node and a frame in the allocs of the site of `s`. */
+/* Returns the entry of a frame and a stack among the allocs on the device of `s`. */
 static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
                                      uint32_t node) {
     mli_portion key = *s;
@@ -29346,7 +29380,8 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
+/* Returns the weight by which a share takes part in its whole: its rest or, with `all`, its
+   value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -29357,8 +29392,9 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
-   place of their values. A share of no block has no bytes. */
+/* Divides a number of blocks (m 0) or bytes (m 1) among the shares of a whole, by their weights.
+   Adds the results to their values; with `all` puts the results in their place. A share that gets
+   no block is to get no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -29394,8 +29430,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
-   the bytes of its block there again. */
+/* Makes the sites of a device add up to the device. They may not: a realloc at another site
+   counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -29412,7 +29448,8 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
+/* Lists the stacks of each whole. Adds up the live blocks of each site in the rest of its
+   allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -29423,15 +29460,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
-   a reset, or with blocks from a realloc, has not. */
+/* Decides whether all live blocks of a site are among its allocs. They are not if some of them
+   are older than the last reset, or came from a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
-   freed blocks. The second puts the shares of the live blocks back. */
+/* The first function takes the live blocks of a portion off the allocs of its site, so that only
+   the freed blocks are left there. The second one adds the shares of the live blocks again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -29447,8 +29484,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
-   the rest of a stack without a picked block. */
+/* Makes 0 of numbers below 0: the numbers of freed blocks are differences, so some are. Makes 0
+   of the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -29458,20 +29495,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
-   has stacks without a picked block. */
+/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
+   blocks must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
-   If more has been taken than the whole has, the stacks get all. */
+/* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
+   the stacks have more than the whole already, divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
-   them. */
+/* Divides a whole among its stacks. Blocks that no stack gets stay with the whole, with their
+   bytes. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -29501,7 +29538,7 @@ MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
     for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
         mli_portions_each(t, passes[i]);
 }
-/* Returns a share as a block. */
+/* Returns a block that stands for all blocks of a share. */
 static mli_live_block mli_portion_block(const mli_portion *s) {
     mli_live_block b;
     memset(&b, 0, sizeof b);
@@ -29570,7 +29607,7 @@ MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups) {
         if (groups->at[i].of.dev) groups->put(groups->writer, &groups->at[i]);
 }
 
-/* Passes on the allocs of a site or a stack, and counts them to those of its device. */
+/* Calls put for the allocs of a site or a stack, and adds them to the sum of their device. */
 static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uint64_t allocs,
                                     uint64_t bytes, mli_allocs_fn put, void *writer) {
     t->allocs[of->dev] += allocs;
@@ -29633,13 +29670,14 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    Locks: none. */
 
 /* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
-   samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
-   or scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
-   their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
-   different lines, or those there is memory for: with more the order begins again, and readers add
-   equal lines up. Anomalies and drops are not in it: readers know no comments. */
+      stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
+   return addresses in place of the site, the outermost first. The bytes are live; if stacks are
+   samples, they are shares. The bytes of a part have one more frame, the name of the part. A tag
+   or a scope that is not known has no frame. A semicolon in a frame is written as a colon. Lines
+   are in the order of their device, tag and frames, and equal stacks are one line, as long as
+   there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order
+   begins again, and readers add equal lines up. FOLDED has no anomalies and drops: its readers know
+   no comments. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -30299,9 +30337,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
-   at memlord_reset, as counters may. Sites, blocks and their parts are left out: each would be a
-   series of its own. Every sample has the labels of the ledger, too, so that processes with other
-   labels have other series. */
+   at memlord_reset, as counters may. Sites, streams, blocks and their parts are left out: each
+   would be a series of its own. Every sample has the labels of the ledger, too, so that processes
+   with other labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -30640,8 +30678,8 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
    spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
    apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
    `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and a
-   `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
+   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and
+   a `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
    and drops are not in it: readers know no comments. -- */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
@@ -31025,17 +31063,17 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if the report needs all of the capture: a frequent scrape of metrics costs no walk of the
-   blocks. Requires, as the next one: the format is known. */
+/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent
+   scrape walks over no blocks. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
+/* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see
-                                     mli_report */
+    void (*write)(mli_report *r); /* NULL: a knob leaves the format out */
+    int whole;                    /* 1: it needs the lists of the capture: see mli_report */
 } mli_writer;
 
 /* A row of the table for each format. */
