@@ -26367,9 +26367,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
-      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
-      the scopes; then the return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
+      for each device: for blocks without a site, for its arena, and for bytes that are no longer
+      live. Then come the scopes, and then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -28770,19 +28770,20 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
-                              one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
+                                 of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
+    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
+                             its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
-    char *memo;            /* a flag for each tag row, and behind them one for each frame: 1: the
-                              memo of the pickle has the item */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
+    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
+                              memo of the pickle has it */
     uint64_t items, parts; /* how many items were written so far: segments or events of a device;
                               parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -28827,9 +28828,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
-   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a
+   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
+   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
+   number 0. A space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -28837,9 +28839,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a format says. A run of letters and _ is a word, which is written by the memo; %ju is
-   a uint64_t, %s a string, and any other character an operation of mli_viz_code. Requires: `form`
-   is a literal; the formats have fewer than MLI_VIZ_WORDS words in all. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
+   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
+   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -28862,8 +28864,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
-   mli_viz_list_end ends the last one. */
+/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
+   begins the next one. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -28871,8 +28873,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
-   writes the item and passes its number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
+   none: then the caller writes the item and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -28885,7 +28887,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. Without a site it begins with a scope. */
+/* Writes the stack of a block. That of a block without a site begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -28960,8 +28962,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
-   a moment later. */
+/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
+   map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -28983,7 +28985,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has its own number in `addr`. */
+/* Writes an event. For an event without a block, `addr` is a number of its own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -29030,7 +29032,8 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give blocks without a category that of the last event. */
+/* Writes the events of a device. The last one has the category "unknown", because viewers give
+   blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -29618,7 +29621,8 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* NULL, or the innermost frame */
+    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+                         part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
@@ -29772,19 +29776,19 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto).
-   Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
-   the sites, which a comment says. Labels give the device and, if there is one, the tag and the
-   part: the bytes of a part are a sample of their own, and a part is no object. The scopes that a
-   block was allocated in are the callers of its site. Without a site a block is "(unknown)"; the
-   balance of an arena is "(arena)". Functions and locations are numbered as frames. Strings are
-   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
-   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
-   The location of a return address has the module as its mapping, and the address in the module's
-   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
-   addresses to another. A mapping says that it has no functions, so that pprof looks for better
-   names and lines in the file. -- */
+      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
+      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
+      are samples themselves, its numbers are shares of those of the site, and a comment says so.
+      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
+      sample of their own, in which no object counts. The scopes that a block was allocated in are
+      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
+      "(arena)". Functions and locations have the numbers of frames. The strings are
+      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
+      the names of parts. The comments are the anomalies and drops, of all devices and of each:
+      go tool pprof -comments. The location of a return address has the module as its mapping, and
+      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
+      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
+      for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -29795,10 +29799,11 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* so far */
+    uint64_t strings; /* how many strings are written */
 } mli_pprof_writer;
 
-/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+/* The functions below write fields of a protocol buffer
+   (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
     mli_put_le(o, v, 1);
@@ -29841,7 +29846,7 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of a part's name; 0: none. */
+   `part` is the number of the string that names a part; 0: the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned live, uint64_t count,
                                       uint64_t bytes) {
@@ -29872,7 +29877,8 @@ static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t al
     if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
-/* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
+/* Writes a location and its function, which both have the number `id`. `file` is the number of a
+   string. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
                                         const mli_frame_name *f) {
     const uint64_t function[] = {id, name, 0, file};
@@ -29887,8 +29893,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
-   first one for the program, so the executable comes first, and then the others. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
+   the first one for the program, so the executable comes first. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -29977,32 +29983,32 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it).
-   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them; where stacks are samples, from their shares. First come the freed allocations of each
-   stack or site, all of their average size, the last with what remains; then the live blocks. So
-   the calls, the bytes at the peak and the leaks (live blocks) are the ledger's own; times are not,
-   and no call is temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the
-   number of each stack shrinks by the same factor, to 1 at least, and a comment says so. Bytes that
-   no call allocated are frees of minus so many: those of arenas, of blocks that were live at the
-   last reset or that a realloc made, and before the last call those from the live bytes up to the
-   peak, which are freed again: which allocations they were is not known. Modules are devices; those
-   of stacks are the real ones. Without stacks the scopes that a live block was allocated in are its
-   callers. Parts are left out, as each would be another allocation. Anomalies and drops are
-   comments. -- */
+      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
+      writer makes a sequence from them or, if stacks are samples, from their shares. First come
+      the freed allocations of each stack or site. All have their average size; the last one has
+      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
+      which are the live blocks, are those of the ledger. Times are not known, and no call is
+      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
+      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
+      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
+      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
+      call come those that were live at the peak and are no longer; they are freed again, as it
+      is not known whose they were. Modules are devices; in stacks they are the real ones.
+      Without stacks the scopes that a live block was allocated in are its callers. Parts are
+      left out, as each would be another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
-   allocated, for each of the two walks that write these. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
+   once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
-                          while there is none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
+                          it is not written yet */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
@@ -30035,7 +30041,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings were written so far. */
+   *strings: how many strings are written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -30078,8 +30084,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
-   live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
+   that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -30087,7 +30093,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
+                                                                estimates, which need not add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* to free them */
@@ -30124,7 +30131,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Scales the number of a trace's freed allocations down, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -30169,7 +30176,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
    others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
@@ -30218,7 +30225,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -30684,18 +30691,18 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
-      by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
-   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
-   under the new tag from the beginning. The counter has a sample whenever its level has moved by
-   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
-   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
-   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
-   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
-   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
-   snapshots and ring are each in the order of their time. Anomalies and drops are in
-   "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
+      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
+      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
+      the live bytes of the device. If a block's tag was changed, its bytes count under the new
+      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
+      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
+      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
+      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
+      begins in the ring is an async slice. A block that is still live ends with the file; its
+      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
+      X events, then the events of the ring. Snapshots and the ring are in order of time.
+      Anomalies and drops are in "otherData". -- */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -30704,11 +30711,12 @@ typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
     int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+       now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by thread number: open scopes */
-    uint32_t threads;     /* entries of `depth` */
+    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
 /* Writes the beginning of an event, up to its name. */
@@ -30719,7 +30727,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
+/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
+   repeats the name. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -30830,8 +30839,8 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
         mli_trace_counter(w, dev, e->ns);
 }
 
-/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
-   slice, e ends it, n is an instant in it. */
+/* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
+   begins the slice, e ends it, n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -30908,7 +30917,8 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
+/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
+   device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)
