@@ -5,6 +5,7 @@
 #   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
 #   sh bench/run.sh size   the size of the code alone
 #   sh bench/run.sh instructions  the instructions a pair alone
+#   sh bench/run.sh peaks  the peaks of several threads alone
 # BASE=REVISION: the memlord.h of that git revision is measured beside the present one; exit 2 where
 # there is none. CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six,
 # fewer rounds and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was
@@ -217,6 +218,28 @@ bench_instructions() {
             [ -z "$base" ] || demand "instructions: $row, $live" '<=' 1.03 "$ratio" ' x base'
         done
     done
+}
+
+# -- the peaks of several threads --
+
+bench_peaks() {
+    $cc -std=c99 -O2 -Wall -Wextra -Werror -pthread bench/peaks.c $out/lord.o -o $out/peaks
+    $out/peaks >"$runs/peaks"
+    : >"$runs/peaks_base"
+    [ -z "$base" ] || { $cc -std=c99 -O2 -pthread -I. -DMEMLORD_PREFIX=base \
+        -DBENCH_MEMLORD_H="\"../$base_h\"" bench/peaks.c $out/lord_base.o -o $out/peaks_base &&
+        $out/peaks_base >"$runs/peaks_base"; } ||
+        no_base 'its memlord.h has not what bench/peaks.c needs of it'
+    printf '\npeaks of several threads: the reported part of the true one; ns of processor time a pair\n'
+    printf '%-36s %8s %8s %8s %10s %10s\n' '' peak ns exact 'peak base' 'ns base'
+    while IFS='	' read -r row part pair exact; do
+        was=$(awk -F '\t' -v row="$row" '$1 == row { print $2, $3 }' "$runs/peaks_base")
+        # shellcheck disable=SC2086 # two words, or none
+        printf '%-36s %8s %8s %8s %10s %10s\n' "$row" "$part" "$pair" "$exact" ${was:-- -}
+    done <"$runs/peaks"
+    part_of() { awk -F '\t' -v row="$1" '$1 == row { print $2 }' "$runs/peaks"; }
+    demand 'peak of 2 threads, 30 KiB each' '>=' 0.9333 "$(part_of '2 threads, 30 KiB each')" ' of it'
+    demand 'peak of 8 threads, 1 GiB' '>=' 0.9843 "$(part_of '8 threads, 1 GiB together')" ' of it'
 }
 
 # -- limits, capacity, deferred frees --
@@ -570,10 +593,10 @@ if [ "${1:-}" = size ]; then
     exit 0
 fi
 [ -z "$base" ] || find_base
-if [ "${1:-}" = instructions ]; then
+if [ "${1:-}" = instructions ] || [ "${1:-}" = peaks ]; then
     build_lord ''
     [ -z "$base" ] || build_base || no_base 'its memlord.h has not what bench/books.cpp needs of it'
-    bench_instructions
+    "bench_$1"
     [ -z "$base" ] || print_demands || :
     exit 0
 fi
@@ -583,6 +606,7 @@ build_map
 status=0
 $out/map $musts || status=$?
 bench_instructions
+bench_peaks || status=$?
 bench_strategy || status=$?
 bench_cpp || status=$?
 bench_pool || status=$?

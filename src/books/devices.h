@@ -1,6 +1,7 @@
-/* Owns the devs: small numbers from 1 for the devices seen, in the order they were first seen. Uses
-   books/names and books/counters. Invariants: a dev is never removed or reused. It is published
-   last (by the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
+/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name them.
+   May use books/names and books/counters. Invariants: a dev is never removed or reused. It is
+   published when all of its data can be read: by the row count, the index and dev_of. Lock:
+   cold. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H
 #include "api/api.h"
@@ -11,23 +12,24 @@
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
-    MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
-    MLI_POLLING_OFF   /* for none: memlord_poller_stop */
+    MLI_POLLING_ALL,  /* pollers run for all devices: memlord_poller_start */
+    MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* 1 for the device types whose bytes are in host memory: they share one phys. */
+/* By device type: 1 if its bytes are in host memory. These types share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
-   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
-   selector includes a device. */
+/* Returns 1 if the argument names one device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
+/* Returns 1 if the argument names one device, or all devices of a type. */
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
+/* Returns 1 if the argument names one device, all devices of a type, or all devices. */
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+/* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Code that extracts its two halves would take more instructions. */
@@ -63,22 +65,23 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    that shares another phys leaves its own unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
-/* Sets which pollers run, at known devices and at new ones. */
+/* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
+/* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
-   has its bands checked. */
+/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
+   such a type has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns which of some device types can have a strategy in force. */
+/* Returns those of the device types `types` that can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
-   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and
+   no index, gets the first dev of the type; if the type has none, the dev of index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);

@@ -1,6 +1,6 @@
 /* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
-   none to write or to read; registry to install the ring. */
+   and books/counters. Invariant: a ledger has one ring, from the first start until the ledger ends.
+   Locks: registry, to install the ring. Events are written and read without a lock. */
 #ifndef MLI_BOOKS_EVENTS_H
 #define MLI_BOOKS_EVENTS_H
 #include "api/api.h"
@@ -11,15 +11,15 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
-   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
-   that its sub-buffer was not given out again meanwhile. */
+/* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
+   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
+   event, and then checks that its sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
-   the site.
+/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
+   site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
-     stream  of the block; 0: none */
+     stream  the stream of the block; 0: none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
@@ -27,16 +27,19 @@ typedef struct mli_event_copy { /* an event as it was read from the ring, with i
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
 } mli_event_copy;
+/* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
+/* Returns the dev of an event from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it never was, or is
-                           being given out now */
-    mli_u32 has_writer; /* 1: a thread writes it */
-    mli_u32 count, thread;
-    mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it was never given out,
+                           or a thread gets it now */
+    mli_u32 has_writer; /* 1: a thread writes events to it */
+    mli_u32 count;      /* how many events it has */
+    mli_u32 thread;     /* the number of the thread that wrote them */
+    mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
 } mli_subbuf;
 typedef struct mli_ring {
     size_t size, stride, capacity;
@@ -61,26 +64,29 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
-/* Leaves a thread's sub-buffer without a writer. The release pairs with the exchange in
-   mli_subbuf_next: the next writer sees all that this one wrote. */
+/* Ends a thread's writing to its sub-buffer. The release pairs with the exchange in
+   mli_subbuf_next: the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` is a word2, or bits of one; `bytes` may have
-   MLI_EVENT_STACK. An event without a free sub-buffer is lost, and counted. */
+/* Writes an event. Stores every word by a release: a reader that sees one of the words also sees
+   the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes` may
+   have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
+/* Writes an event if the ledger records events. */
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is the row of its stack; 0: the block was not
+   picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
-   tag and its stream are recorded, and the row of `site` in place of its own. */
+/* Records the end of a block at a site. `rows` is the word2 that the block has without a side
+   record. The event has the block's tag and stream, and the row of `site`, not that of the block's
+   site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
@@ -90,7 +96,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-/* A reader of one sub-buffer: `at` is its next event, and `stamp` is that of the event. */
+/* A reader of one sub-buffer. `at` is the index of the next event, and `stamp` the stamp of that
+   event. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
@@ -101,15 +108,17 @@ typedef struct mli_subbuf_reader {
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
-    size_t n, size; /* readers in the heap; bytes allocated for it */
+    size_t n;    /* how many readers are in the heap */
+    size_t size; /* the bytes that were allocated for the heap */
     mli_stamp_scale scale;
 } mli_ring_reader;
 
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
+/* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
-   meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. Skips a sub-buffer that
+   was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);

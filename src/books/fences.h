@@ -1,7 +1,7 @@
-/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
-   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
-   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
-   a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
+   for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
+   the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
+   fences. A thread may take it inside a shard, and enters no shard while it holds it. */
 #ifndef MLI_BOOKS_FENCES_H
 #define MLI_BOOKS_FENCES_H
 #include "api/api.h"
@@ -10,57 +10,61 @@
 #include "base/ledger.h"
 #include "base/atomics.h"
 
-/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+/* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls on the type found queues; some calls may not be counted */
+    mli_u32 calls;    /* calls on the type that found queues; not all calls may be counted */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. It may be recorded on a live block. Or a pending block waits
-   for it: then it is in the queue of its device and its `queue` until it is done or failed. Or its
-   block has ended and it is to be dropped. If a block ends while its fence has an asker, the fence
-   is detached and the asker frees it. Without an asker the thread that holds the block puts the
-   fence on the list to be dropped. */
+/* A fence is in one of three states. It is recorded on a live block; or a pending block waits for
+   it; or its block has ended and it is to be dropped. While a pending block waits for it, it is in
+   a queue, that of its device and its `queue`, until it is done or has failed. If a block ends
+   while its fence has an asker, the fence is detached, and the asker frees it. If the fence has no
+   asker, the thread that holds the block puts it on the list `to_drop`. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* this fence and all after it were never asked; NULL: all
+    struct mli_fence_record *unasked; /* nobody has asked this fence or any after it; NULL: all
                                          were asked */
-    uint64_t id;              /* memlord_fence.queue */
-    uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
-    uint64_t late;            /* from this time (ns) on, any call asks again */
-    uint32_t dev, rest, due;  /* its device; for how many calls the queue is left alone; the number
-                                 of the call that asks again */
+    uint64_t id;    /* memlord_fence.queue */
+    uint64_t round; /* the last poll that asked the first fence; 0: no poll has */
+    uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
+    uint32_t dev;
+    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
-   side record; the rest is under the fences lock. Records are used again, never freed, so that a
-   fork and the end of the ledger find every fence in one list. */
+/* A fence that was taken from the host. `sibling` and `serial` belong to the thread that holds the
+   side record of the block. The fences lock guards the other members. A record is used again and
+   never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
     struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
                                                  `to_drop` and `unused` */
-    mli_queue *queue;                         /* NULL: it is in none */
+    mli_queue *queue;                         /* NULL: the fence is in no queue */
     void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
                              about to; NULL: no thread */
-    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
+    uint64_t key, serial; /* those of the pending block; serial 0: the fence is on no pending
+                             block */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops it */
-    uint32_t owes_drop;   /* 1: the ledger accepted it, and has not called `drop` */
-    int early_answer;     /* the last answer of `done` while earlier fences were pending; 0: none */
-    mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
+    uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
+    int early_answer;     /* what `done` returned while earlier fences of the queue were pending;
+                             0: it has not returned an answer then */
+    mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
 } mli_fence_record;
 
-/* Take and drop the fences lock. */
+/* Takes the fences lock. */
 MLI_PRIVATE void mli_fences_enter(memlord *lord);
+/* Drops the fences lock. */
 MLI_PRIVATE void mli_fences_leave(memlord *lord);
-/* Takes the fences lock if no other thread has it; 1: it did. */
+/* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
 /* Returns a number that no other call on the ledger gets, above those of earlier calls. */
@@ -71,19 +75,19 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done" */
-#define MLI_REST_MOST 256     /* the most such calls, as each further "not done" doubles their
-                                 number */
-#define MLI_REST_NS 10000000u /* after this time any call asks again */
-#define MLI_REST_LOOK 8       /* one call in 8 reads the clock to learn that */
+#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
+                                 further "not done" doubles the number */
+#define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
+#define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
+#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to learn that */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
-   next call. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
+   With `rest` 0 the next call asks. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
@@ -93,22 +97,23 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
-   A fence that has an asker is left to it. Safe inside a shard. */
+/* Detaches f and its siblings from a block that has ended or has replaced them. The end of a call
+   drops them. If a fence has an asker, the asker frees it. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* 1: this thread is running a function of one of the ledger's fences. */
+/* Returns 1 if this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. Once `done` has returned done
-   or failed, it is not called again. Requires: the caller is its asker and holds no lock. */
+/* Asks a fence, and returns its answer: 0 not yet, > 0 done, < 0 failed. Once `done` has answered
+   done or failed, it is not called again. Requires: the caller is the asker of the fence, and holds
+   no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
-/* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
-   mli_fence_ask, or the caller alone has the fence. */
+/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
+   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
+   it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for. With NULL does nothing. The fence is dropped here, or
-   under MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the
-   fence is always dropped here. */
+/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
+   drops it; if `lord` is NULL, this function always does. A `fence` of NULL is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
@@ -118,8 +123,8 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
-/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
-   further frees: repeats until a round drops none, at most 1000 times. */
+/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
+   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);

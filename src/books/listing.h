@@ -1,6 +1,6 @@
-/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
-   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
+   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
+   Locks: it takes those of the map. */
 #ifndef MLI_BOOKS_LISTING_H
 #define MLI_BOOKS_LISTING_H
 #include "api/api.h"
@@ -8,12 +8,13 @@
 #include "os/compiler.h"
 #include "books/map.h"
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
-   copy with plain rows. The site is copied in its present form: a return address may have no names
-   yet. */
+/* Copies a block for the host. The site is copied as it is displayed now: the site of a return
+   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
+   is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
+/* Is called for each block of a paused shard that matches a query. A result other than 0 stops the
+   walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* Selects the blocks that a walk over the map visits. */
@@ -27,6 +28,7 @@ typedef struct mli_walk_query {
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
+/* Returns a query that selects all blocks of a selector. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
 /* Calls fn for each block of the map that matches a query, one shard after the other: see
@@ -34,18 +36,20 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* Copies of blocks: items of `size` bytes, each filled from an entry while its shard is paused. */
+/* Fills an item, the copy of a block, from the entry of the block while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
-typedef int (*mli_item_fn)(void *user, void *item); /* non-zero stops */
+/* Is called for each item. A result other than 0 stops the walk. */
+typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
-   may call the host. */
+/* Calls fn for an item of `size` bytes for each block that matches a query, shard by shard. No
+   shard is paused then, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                                  memlord_block_fn fn, void *user, size_t *seen);
 
-/* The heap: `count` of the k = `cap` blocks; it is in order from the k-th on. */
+/* The heap of the k largest blocks. It has `count` of `cap` = k blocks, and is a heap once it has
+   k. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;

@@ -1,7 +1,7 @@
-/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
-   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
-   cold. */
+/* Owns the cold tables (stb_ds maps), the kept strings, and the index from addresses to rows and
+   records. A kept string is the ledger's copy of a string: there is one copy of each text, and it
+   lives until the ledger ends. May use base/memory and books/counters. Invariant: a function whose
+   name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: cold. */
 #ifndef MLI_BOOKS_NAMES_H
 #define MLI_BOOKS_NAMES_H
 #include "api/api.h"
@@ -9,11 +9,11 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
-   a context, so a table gets all memory that a put can need before that put, and frees it when the
-   table ends. Arrays that stb_ds has outgrown stay until the table ends; together they are smaller
-   than the present ones. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
+   no context to them. So before each put a table gets all the memory that the put can need, and it
+   frees its memory when it ends. Arrays that a table has outgrown stay until the table ends;
+   together they are smaller than its present arrays. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -24,44 +24,47 @@ typedef struct mli_dict_block {
 
 typedef struct mli_stb_string { /* an item of memlord.names.strings */
     char *key;
-    struct mli_scope_record *scope; /* the scope with this path; NULL: none */
+    struct mli_scope_record *scope; /* the scope whose path the string is; NULL: none */
 } mli_stb_string;
 
 typedef struct mli_dict {
     size_t item; /* bytes of an item */
     void *items; /* a map of stb_ds; NULL: empty */
     struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
+    size_t left; /* how many bytes at the end of the first block are unused */
 } mli_dict;
 
-#define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
+/* A result of _locked functions: the caller lacks memory, and tries again after mli_cold_leave. */
+#define MLI_AGAIN MEMLORD_RESULT_COUNT
 
-/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
-   has allocated for this size. NULL: neither has a piece, and the size is noted for mli_cold_leave.
-   It never calls the host's allocator. */
+/* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
+   ledger, or the block that mli_cold_leave has allocated for this size. NULL: there is neither; the
+   size is then noted for mli_cold_leave. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
-   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
-   allocator failed. */
+/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+   and returns 1: the caller must try again. Else returns 0, and *result is final. If the allocator
+   failed, *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
-/* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
+/* Returns the item of a kept string; NULL: the string is not kept. The pointer is valid until the
+   next put. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
 
-/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the
-   same pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
+/* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
+   pointer, and NULL gives NULL. MEMLORD_E_NOMEM: there would be more bytes of strings than
+   MEMLORD_MAX_STRINGS. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Gets the ledger's copy of a string, as mli_name_locked, and allocates if it must. */
+/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
-/* Gets the ledger's copy of a string that may differ in every call. Such strings may use only half
-   of MEMLORD_MAX_STRINGS: the rest is left for tags and sites. */
+/* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
+   MEMLORD_MAX_STRINGS, so that the other half is left for tags and sites. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 

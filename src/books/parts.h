@@ -14,61 +14,63 @@
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
-    uint64_t word2;                  /* the rows and the birth, as in an entry without one */
+    uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
     struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
                                         not yet done */
-    uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
-    uint64_t epoch;                  /* in which it was freed */
+    uint64_t serial;                 /* the number of the pending block, which no other block has;
+                                        0: the block is not pending */
+    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
     memlord_account account;         /* the account that the block is charged to; 0: none */
-    uint64_t charged;                /* bytes */
-    struct mli_parts *parts;         /* NULL: none */
+    uint64_t charged;                /* the bytes that are charged to it */
+    struct mli_parts *parts;         /* NULL: the block has no parts */
     memlord_meta meta;
 } mli_side_record;
 
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+/* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
-   ledger, and from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. The result is OK if `lord`
+   is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
-/* Returns the side record that a word2 points to; NULL: none. */
+/* Returns the side record that a word2 points to; NULL: it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, or to none if `account` is 0. The charge takes the
-   place of the block's charge before. Requires: the caller holds the entry, or no other thread
-   knows the record. */
+/* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
+   `account` is 0, the block is charged to none. Requires: the caller holds the entry, or no other
+   thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
-/* 1: the block was freed and waits for its fences. */
+/* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry; NULL: it is dead or pending. In either case the caller leaves
-   the probe. */
+/* Finds a key and returns its entry; NULL: the key is dead or its block is pending. In either case
+   the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns its side record; NULL: it is dead or has none. The block may be pending.
-   In either case the caller leaves the probe. */
+/* Finds a key and returns the side record of its block, which may be pending; NULL: the key is
+   dead, or its block has no side record. In either case the caller calls mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key and makes its side record if it has none; with `for_ref` makes it only if one
-   more reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
-   between two probes, as nothing may be allocated inside. */
+/* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
+   it only if one more reference needs it. After E_UNKNOWN and E_NOMEM the function has left the
+   shard. It allocates the record between two probes, because nothing may be allocated inside a
+   shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -78,10 +80,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
                                                   memlord_meta *out);
 
 typedef struct mli_parts {
-    uint64_t bytes;           /* of all parts */
-    uint32_t count, room;     /* the number of parts; the number of parts that the array has room
-                                 for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
+    uint64_t bytes;           /* the bytes of all parts */
+    uint32_t count;           /* the number of parts */
+    uint32_t room;            /* the number of parts that the array has room for */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
@@ -89,17 +91,17 @@ typedef struct mli_parts {
    block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
-/* Frees all parts of a block. Requires: as mli_parts_trim. */
+/* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
-   the parts that do not lie in those. */
+/* Moves the parts of a pending block to the block that it was moved to, which has `bytes`. Frees
+   the parts that do not lie in those bytes. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
 
-/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes get the
-   number and the bytes of all parts of the block. */
+/* Copies up to `cap` parts of a block, from an offset on, and returns how many it copied. *count
+   and *bytes get the number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);

@@ -3,6 +3,7 @@
 #include "os/unwind.h"
 #include "base/ledger.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/vectors.h"
 #include "books/counters.h"
@@ -22,21 +23,6 @@ typedef struct mli_stack_heads {
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
-
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
-   z^5/5 ...) with z = (m - 1) / (m + 1). */
-static MLI_COLD double mli_log_of(uint64_t n) {
-    double m = (double)n, e = -53, z, z2, sum = 0;
-    int i;
-    while (m >= 1.5) {
-        m /= 2;
-        e++;
-    }
-    z = (m - 1) / (m + 1);
-    z2 = z * z;
-    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
-    return 2 * z * sum + e * 0.693147180559945309;
-}
 
 /* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
    makes it q (2 - q). */
@@ -596,12 +582,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
-}
-static MLI_COLD uint64_t mli_square_root(double v) {
-    double root = v < 1 ? 1 : v;
-    int i;
-    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
-    return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {

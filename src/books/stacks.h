@@ -1,7 +1,8 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
-   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
-   innermost; none while an unwinder runs. */
+   stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
+   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
+   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
+   an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -14,41 +15,49 @@
 #include "books/map.h"
 #include "books/sites.h"
 
-/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
-   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
-   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
-   no other thread can reach the entry. The room for an insert is reserved before. */
+/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
+   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
+   bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
+   change while the caller is inside the shard and no other thread can reach the entry. The room in
+   the table is reserved before the caller enters. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
-    mli_site_record *site; /* of the return address; its `frame` is not 0 */
+    mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
     uint32_t parent, next; /* the node of the caller; the next node of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
-    uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
-    mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
-       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
-    uint64_t alloc_bytes, samples, picked_bytes;
-    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
-    double allocs;
-    uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
-    double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
+    uint32_t node;        /* the node of the innermost frame */
+    uint32_t dev;
+    uint32_t next;        /* the next row of the chain */
+    uint32_t site;        /* the row of the site; 0: none */
+    mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
+    uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
+    double allocs;        /* since the last reset: an estimate of the number of all allocs */
+    uint64_t samples;     /* since the last reset: how many allocs were picked */
+    uint64_t picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
+    uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
+                             had another alloc picked */
+    uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
+    uint64_t blocks;      /* how many picked blocks are live */
+    double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block stands for `scale` allocs like it. `scale` is the inverse of the probability that
-   the block was picked, and its weight is its bytes times `scale`. */
+/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
+   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+    uint32_t row;  /* the row of the stack; 0: the entry is vacant, or the block was not picked */
+    uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
 
-/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
+/* Counts the bytes of an alloc of calls/fast, and returns 1. Returns 0 if the alloc is picked: then
+   the general path counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -62,13 +71,13 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
-   taken by samples. */
+/* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
+/* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* The first returns how many frames a stack has now, the second the bytes between two samples on
-   average. Both are 0 while no stacks are taken. */
+/* Returns how many frames are taken of a stack now; 0: no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+/* Returns the bytes from one sample to the next on average; 0: no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
@@ -78,13 +87,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
-/* Returns the number of rows and 1 more. */
+/* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
-   returns how many frames have a number. */
+/* Returns the site of the frame with a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
+/* Returns how many frames have a number. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
+/* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
@@ -92,28 +102,31 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t
    entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
-   entry. */
+/* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
+   functions do: the caller is inside, or holds the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Ends the stack of a block that ends. */
+/* Takes a block that ends out of the table and off its row. With `undo` the row counts as if the
+   block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+/* Takes a block that is not in the table any more off its row. `frees` 1: the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room of a stack whose block was not opened. */
+/* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
+/* Lets the block that this call opens have the stack of another block, which moves to a device and
+   a row of the sites, or comes back. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block whose stack was just set is not new, and had `bytes` before. */
+/* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
    row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
+/* Does the same, if the thread's allocs may be picked. */
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
@@ -123,8 +136,8 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites, made on first
-   use; NULL: no memory. Requires: as mli_site_display. */
+/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
+   first use; NULL: no memory. Requires: as mli_site_display. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Fills in the totals of a row, without its frames. */
