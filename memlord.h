@@ -6946,6 +6946,40 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
     out->user = NULL;
 }
 
+/* ------------------------------------------------------------------------ src/base/numbers.h -- */
+
+/* Has what a host without libm lacks: a logarithm and a square root. Owns no state. May use os/.
+   Locks: none. */
+
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
+/* Returns the square root of v, rounded; 0 for a v that is not above 0. */
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+
+/* ------------------------------------------------------------------------ src/base/numbers.c -- */
+
+/* Computes the logarithm of m, a power of two times n, by the series 2 (z + z^3/3 + z^5/5 ...) with
+   z = (m - 1) / (m + 1). */
+MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
+    return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
 /* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
@@ -9380,16 +9414,16 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
-   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
-   cold. */
+/* Owns the cold tables (stb_ds maps), the kept strings, and the index from addresses to rows and
+   records. A kept string is the ledger's copy of a string: there is one copy of each text, and it
+   lives until the ledger ends. May use base/memory and books/counters. Invariant: a function whose
+   name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: cold. */
 
-/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
-   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
-   a context, so a table gets all memory that a put can need before that put, and frees it when the
-   table ends. Arrays that stb_ds has outgrown stay until the table ends; together they are smaller
-   than the present ones. */
+/* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
+   no context to them. So before each put a table gets all the memory that the put can need, and it
+   frees its memory when it ends. Arrays that a table has outgrown stay until the table ends;
+   together they are smaller than its present arrays. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -9400,44 +9434,47 @@ typedef struct mli_dict_block {
 
 typedef struct mli_stb_string { /* an item of memlord.names.strings */
     char *key;
-    struct mli_scope_record *scope; /* the scope with this path; NULL: none */
+    struct mli_scope_record *scope; /* the scope whose path the string is; NULL: none */
 } mli_stb_string;
 
 typedef struct mli_dict {
     size_t item; /* bytes of an item */
     void *items; /* a map of stb_ds; NULL: empty */
     struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
+    size_t left; /* how many bytes at the end of the first block are unused */
 } mli_dict;
 
-#define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
+/* A result of _locked functions: the caller lacks memory, and tries again after mli_cold_leave. */
+#define MLI_AGAIN MEMLORD_RESULT_COUNT
 
-/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
-   has allocated for this size. NULL: neither has a piece, and the size is noted for mli_cold_leave.
-   It never calls the host's allocator. */
+/* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
+   ledger, or the block that mli_cold_leave has allocated for this size. NULL: there is neither; the
+   size is then noted for mli_cold_leave. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
-   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
-   allocator failed. */
+/* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
+   and returns 1: the caller must try again. Else returns 0, and *result is final. If the allocator
+   failed, *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
-/* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
+/* Returns the item of a kept string; NULL: the string is not kept. The pointer is valid until the
+   next put. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
 
-/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the
-   same pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
+/* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
+   pointer, and NULL gives NULL. MEMLORD_E_NOMEM: there would be more bytes of strings than
+   MEMLORD_MAX_STRINGS. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
-/* Gets the ledger's copy of a string, as mli_name_locked, and allocates if it must. */
+/* Does what mli_name_locked does, takes the cold lock itself, and allocates if it must. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
 
-/* Gets the ledger's copy of a string that may differ in every call. Such strings may use only half
-   of MEMLORD_MAX_STRINGS: the rest is left for tags and sites. */
+/* Gets the kept copy of a string that may differ in every call. Such strings may use only half of
+   MEMLORD_MAX_STRINGS, so that the other half is left for tags and sites. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
@@ -9847,29 +9884,31 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
-/* Owns the devs: small numbers from 1 for the devices seen, in the order they were first seen. Uses
-   books/names and books/counters. Invariants: a dev is never removed or reused. It is published
-   last (by the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
+/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name them.
+   May use books/names and books/counters. Invariants: a dev is never removed or reused. It is
+   published when all of its data can be read: by the row count, the index and dev_of. Lock:
+   cold. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
-    MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
-    MLI_POLLING_OFF   /* for none: memlord_poller_stop */
+    MLI_POLLING_ALL,  /* pollers run for all devices: memlord_poller_start */
+    MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* 1 for the device types whose bytes are in host memory: they share one phys. */
+/* By device type: 1 if its bytes are in host memory. These types share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
-   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
-   selector includes a device. */
+/* Returns 1 if the argument names one device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
+/* Returns 1 if the argument names one device, or all devices of a type. */
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
+/* Returns 1 if the argument names one device, all devices of a type, or all devices. */
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+/* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Code that extracts its two halves would take more instructions. */
@@ -9905,22 +9944,23 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    that shares another phys leaves its own unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
-/* Sets which pollers run, at known devices and at new ones. */
+/* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
+/* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 
-/* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
-   has its bands checked. */
+/* Sets the device types that can have a strategy in force, one bit for each type. A new device of
+   such a type has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns which of some device types can have a strategy in force. */
+/* Returns those of the device types `types` that can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
-   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and
+   no index, gets the first dev of the type; if the type has none, the dev of index 0. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -10566,25 +10606,26 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, and chooses the rows that a call counts on. May use books/names,
-   books/counters and books/devices. Invariants: a site's record is not freed before the ledger
-   ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
-   takes registry alone. */
+/* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
+   books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
+   no function here allocates or takes a lock inside a shard. Locks: cold; memlord_sites_enable
+   takes registry and no other. */
 
-/* A site's record is made, and its strings are copied, when the site is first seen. A site has one
-   row on each device where it is used. A new struct of the host is compared by its content and its
-   module, because it may be a known site. The site of a return address is known by its place, which
-   is looked up when the address is first seen. The index has the address only if the module stays
-   loaded. For any other address each call asks which module is there now, because dlclose tells
-   nobody. */
+/* When a site is first seen, its record is made and its strings are copied. A site has one row for
+   each device on which it is used. A struct of the host (memlord_site) that is new is compared by
+   its content and its module, because it may be a site that is known by another struct. The site of
+   a return address is known by its place, which is looked up when the address is first seen. The
+   index has the address only if the module stays loaded. For any other address each call asks which
+   module is there now, because dlclose tells nobody. */
 
+/* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
-    uint32_t id;
-    struct mli_scope_record *parent;
-    const char *name, *path;      /* kept */
+    uint32_t id;                     /* the number of the scope, from 1 */
+    struct mli_scope_record *parent; /* NULL: it is an outermost scope */
+    const char *name, *path;         /* kept strings */
     struct mli_site_record *site; /* NULL: the scope was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *; push only */
-    mli_u64 device_ns;
+    mli_ptr threads;              /* mli_thread_scope *: the list of its thread scopes; it grows */
+    mli_u64 device_ns;            /* the time on devices that the host reported */
     mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
@@ -10593,34 +10634,37 @@ typedef struct mli_scope_record {
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t stream; /* 0: none */
-    uint32_t mark, scope; /* scope 0: none */
+    uint64_t stream;      /* 0: none */
+    uint32_t mark, scope; /* numbers; a scope of 0 is none */
 } mli_birth;
 
-/* What a site is made from: a file, function and line, in the module that has them. If several
-   files include a header, a line of it is one site; but it is another site in each library. */
+/* What a site is made from: a file, a function and a line, and the module that has them. A line of
+   a header is one site of a module, however many files of the module include the header. In another
+   module the line is another site. */
 typedef struct mli_site_origin {
-    const memlord_site *planted;
-    const void *module; /* by mli_module_of; NULL: not known */
+    const memlord_site *planted; /* the struct of the host */
+    const void *module; /* the module that has the struct, by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module (an executable or a library) that had a return address. The record is kept to the end,
-   because sites refer to a module that is unloaded. A place is a module, its build id, and the
-   offset of a call in its file. */
+/* A module, an executable or a library, that had a return address. The record lives until the
+   ledger ends, because sites refer to modules that are unloaded. A place is a module, its build id,
+   and the offset of a call in the file of the module. */
 typedef struct mli_module {
-    uint32_t number;         /* from 1, in the order they are seen */
+    uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another that was loaded at the same start */
-    mli_image image;         /* its strings are kept ones; `id` may be read only as
+    mli_ptr same;            /* mli_module *: another module that was loaded at the same start */
+    mli_image image;         /* its strings are kept strings; `id` may be read only as
                                 mli_module_has_id does */
     const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* displayed until the site is renamed or resolved */
-    mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
-    const void *address;     /* the first return address; NULL: the site is a struct of the host */
+    memlord_site original;   /* what is displayed until the site is renamed or resolved */
+    mli_ptr display;         /* const memlord_site *: what is displayed; a rename replaces the whole
+                                struct */
+    const void *address;     /* the return address by which the site was first seen; NULL: the site
+                                is a struct of the host */
     const void *module;      /* the module of a struct of the host: see mli_site_origin */
     const mli_module *where; /* the module of a return address; NULL: the address was in none */
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
@@ -10630,18 +10674,22 @@ typedef struct mli_site_record {
                                 stack */
 } mli_site_record;
 
-/* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
+/* Returns the module that was seen last. Its `next` was seen before it. NULL: there is no
+   module. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
-MLI_TABLE(const memlord_site mli_no_site)
+MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
+/* Returns the site that the index has for an identity: a struct of the host, or a return address.
+   NULL: the index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
 /* Finds or makes the site of a place, and leaves room for one more key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
-/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
+/* Finds or makes the site of a struct of the host, and adds the pointer to the struct to the
+   index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
@@ -10649,11 +10697,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
    mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
+/* Returns the ledger's copy of a site, which the caller may keep after the call; NULL: no
+   memory. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have; NULL without memory. */
+/* Returns the site of a return address that the index does not have; NULL: no memory. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
-/* Returns the site of a return address; NULL without memory. */
+/* Returns the site of a return address; NULL: no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
@@ -10665,15 +10714,17 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 
 /* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* The same without an allocation: what is looked up goes to *named, and is not kept. */
+/* Does the same without an allocation: a symbol that it looks up goes to *named, and is not
+   kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
+/* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                                  uint32_t dev, uint32_t *number);
 
-/* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
-   for it, and counts that in dropped_sites. */
+/* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
+   the row, returns 0 and counts that in dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 
@@ -11468,11 +11519,12 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
-/* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
-   itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
+/* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
+   mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
+   Invariant: only the thread itself reads and writes its cache and its tags. Lock: cold, for new
+   names and births. */
 
-enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and salt */
+enum { /* the kinds of mli_cache_entry: what is found, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
@@ -11480,16 +11532,18 @@ enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and
     MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
     MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
 };
+/* Returns the salt of an entry of a kind, MLI_CACHE_...; `rest` is what its key does not have. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
+/* Returns the entry at which the look-up of a key begins. */
 static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
                                                const void *key, uint32_t salt) {
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* Returns the entry of a key; NULL: it is not cached. The last entry of the cache is always vacant
-   and ends the probe. */
+/* Returns the entry of a key; NULL: the cache does not have it. The last entry of the cache is
+   always vacant, and ends the look-up. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
     const mli_cache_entry *memo = mli_cache_home(t, key, salt);
@@ -11497,28 +11551,35 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-/* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
-   first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
-   are used under a lock. */
+/* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
+   entries have other keys, evicts the first of them. The orphan record caches nothing, because its
+   cells are used under a lock. Requires: the caller is not inside a shard, as the cache may
+   grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
-   Makes the row, and the thread's cell for it. Requires: not inside. */
+/* Returns the bits of word2 for the row of a site or a tag on a device; 0: there is no room for the
+   row. On first use makes the row and the thread's cell for it. Requires: the caller is not inside
+   a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
-/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+/* Returns the id of the innermost scope of a thread; 0: the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
+/* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
+/* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
+/* Returns the id of the scope that a block was born in, from its word2; 0: none. */
 MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
+/* Returns the stream that a block was born on, from its word2; 0: none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
+/* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
+/* Returns one more than the number of scopes. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns a scope by a number from the host; NULL: there is none. */
+/* Returns the scope with an id that the host gave; NULL: no scope has it. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
@@ -11542,22 +11603,22 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
     const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
-/* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
-   not inside. */
+/* Returns the word2 of a block that this thread allocates. Makes the thread's cells for its rows.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the ledger's copy of a host's tag. Without memory for it counts a dropped tag and returns
-   "". Requires: no lock is held. */
+/* Returns the kept copy of a host's tag. Without memory for the copy, counts a dropped tag and
+   returns "". Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
+/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes what the end of a guard restores. */
+/* Notes in a guard what the end of the guard restores. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
@@ -11566,10 +11627,10 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
    release in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
-   lock is held. */
+/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires, as
+   mli_interposer_end does: no lock is held. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost tags, or scopes, in those books. */
+/* Ends the innermost `count` tags, or scopes, in the books of an interposer, too. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -12077,45 +12138,54 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
-   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
-   innermost; none while an unwinder runs. */
+   stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
+   May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
+   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
+   an unwinder runs. */
 
-/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
-   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
-   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
-   no other thread can reach the entry. The room for an insert is reserved before. */
+/* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
+   site, on one device. Nodes and rows are never removed, and are found without a lock. The live
+   bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
+   change while the caller is inside the shard and no other thread can reach the entry. The room in
+   the table is reserved before the caller enters. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
-    mli_site_record *site; /* of the return address; its `frame` is not 0 */
+    mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
     uint32_t parent, next; /* the node of the caller; the next node of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
-    uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
-    mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
-       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
-    uint64_t alloc_bytes, samples, picked_bytes;
-    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
-    double allocs;
-    uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
-    double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
+    uint32_t node;        /* the node of the innermost frame */
+    uint32_t dev;
+    uint32_t next;        /* the next row of the chain */
+    uint32_t site;        /* the row of the site; 0: none */
+    mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
+    uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
+    double allocs;        /* since the last reset: an estimate of the number of all allocs */
+    uint64_t samples;     /* since the last reset: how many allocs were picked */
+    uint64_t picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
+    uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
+                             had another alloc picked */
+    uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
+    uint64_t blocks;      /* how many picked blocks are live */
+    double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block stands for `scale` allocs like it. `scale` is the inverse of the probability that
-   the block was picked, and its weight is its bytes times `scale`. */
+/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
+   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+    uint32_t row;  /* the row of the stack; 0: the entry is vacant, or the block was not picked */
+    uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
 
-/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
+/* Counts the bytes of an alloc of calls/fast, and returns 1. Returns 0 if the alloc is picked: then
+   the general path counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -12129,13 +12199,13 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
-   taken by samples. */
+/* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
+/* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* The first returns how many frames a stack has now, the second the bytes between two samples on
-   average. Both are 0 while no stacks are taken. */
+/* Returns how many frames are taken of a stack now; 0: no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+/* Returns the bytes from one sample to the next on average; 0: no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
@@ -12145,13 +12215,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
-/* Returns the number of rows and 1 more. */
+/* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
-   returns how many frames have a number. */
+/* Returns the site of the frame with a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
+/* Returns how many frames have a number. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
+/* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
@@ -12159,28 +12230,31 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t
    entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
-   entry. */
+/* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
+   functions do: the caller is inside, or holds the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Ends the stack of a block that ends. */
+/* Takes a block that ends out of the table and off its row. With `undo` the row counts as if the
+   block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+/* Takes a block that is not in the table any more off its row. `frees` 1: the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room of a stack whose block was not opened. */
+/* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
+/* Lets the block that this call opens have the stack of another block, which moves to a device and
+   a row of the sites, or comes back. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block whose stack was just set is not new, and had `bytes` before. */
+/* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
    row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
+/* Does the same, if the thread's allocs may be picked. */
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
@@ -12190,8 +12264,8 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 /* Returns the depth of a row's stack. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
-/* Returns the return addresses of a row for the host and, behind them, their sites, made on first
-   use; NULL: no memory. Requires: as mli_site_display. */
+/* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
+   first use; NULL: no memory. Requires: as mli_site_display. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Fills in the totals of a row, without its frames. */
@@ -12215,21 +12289,6 @@ typedef struct mli_stack_heads {
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
-
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
-   z^5/5 ...) with z = (m - 1) / (m + 1). */
-static MLI_COLD double mli_log_of(uint64_t n) {
-    double m = (double)n, e = -53, z, z2, sum = 0;
-    int i;
-    while (m >= 1.5) {
-        m /= 2;
-        e++;
-    }
-    z = (m - 1) / (m + 1);
-    z2 = z * z;
-    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
-    return 2 * z * sum + e * 0.693147180559945309;
-}
 
 /* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
    makes it q (2 - q). */
@@ -12790,12 +12849,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-static MLI_COLD uint64_t mli_square_root(double v) {
-    double root = v < 1 ? 1 : v;
-    int i;
-    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
-    return v > 0 ? (uint64_t)(root + 0.5) : 0;
-}
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
@@ -12958,18 +13011,18 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
-   none to write or to read; registry to install the ring. */
+   and books/counters. Invariant: a ledger has one ring, from the first start until the ledger ends.
+   Locks: registry, to install the ring. Events are written and read without a lock. */
 
-/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
-   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
-   that its sub-buffer was not given out again meanwhile. */
+/* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
+   it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
+   event, and then checks that its sub-buffer was not given out again meanwhile. */
 
-/* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
-   the site.
+/* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
+   site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
-     stream  of the block; 0: none */
+     stream  the stream of the block; 0: none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
@@ -12977,16 +13030,19 @@ typedef struct mli_event_copy { /* an event as it was read from the ring, with i
     uint64_t stamp, storage, what, where, stream;
     uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
 } mli_event_copy;
+/* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
+/* Returns the dev of an event from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it never was, or is
-                           being given out now */
-    mli_u32 has_writer; /* 1: a thread writes it */
-    mli_u32 count, thread;
-    mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it was never given out,
+                           or a thread gets it now */
+    mli_u32 has_writer; /* 1: a thread writes events to it */
+    mli_u32 count;      /* how many events it has */
+    mli_u32 thread;     /* the number of the thread that wrote them */
+    mli_ring_event at[1]; /* as many as mli_ring.subbuf_events */
 } mli_subbuf;
 typedef struct mli_ring {
     size_t size, stride, capacity;
@@ -13011,26 +13067,29 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
-/* Leaves a thread's sub-buffer without a writer. The release pairs with the exchange in
-   mli_subbuf_next: the next writer sees all that this one wrote. */
+/* Ends a thread's writing to its sub-buffer. The release pairs with the exchange in
+   mli_subbuf_next: the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` is a word2, or bits of one; `bytes` may have
-   MLI_EVENT_STACK. An event without a free sub-buffer is lost, and counted. */
+/* Writes an event. Stores every word by a release: a reader that sees one of the words also sees
+   the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes` may
+   have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
+/* Writes an event if the ledger records events. */
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is the row of its stack; 0: the block was not
+   picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
-   tag and its stream are recorded, and the row of `site` in place of its own. */
+/* Records the end of a block at a site. `rows` is the word2 that the block has without a side
+   record. The event has the block's tag and stream, and the row of `site`, not that of the block's
+   site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
@@ -13040,7 +13099,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-/* A reader of one sub-buffer: `at` is its next event, and `stamp` is that of the event. */
+/* A reader of one sub-buffer. `at` is the index of the next event, and `stamp` the stamp of that
+   event. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
@@ -13051,15 +13111,17 @@ typedef struct mli_subbuf_reader {
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
-    size_t n, size; /* readers in the heap; bytes allocated for it */
+    size_t n;    /* how many readers are in the heap */
+    size_t size; /* the bytes that were allocated for the heap */
     mli_stamp_scale scale;
 } mli_ring_reader;
 
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
+/* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
-   meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. Skips a sub-buffer that
+   was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
@@ -13406,62 +13468,66 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
-/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
-   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
-   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
-   a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
+   for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
+   the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
+   fences. A thread may take it inside a shard, and enters no shard while it holds it. */
 
-/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+/* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* how many calls on the type found queues; some calls may not be counted */
+    mli_u32 calls;    /* calls on the type that found queues; not all calls may be counted */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. It may be recorded on a live block. Or a pending block waits
-   for it: then it is in the queue of its device and its `queue` until it is done or failed. Or its
-   block has ended and it is to be dropped. If a block ends while its fence has an asker, the fence
-   is detached and the asker frees it. Without an asker the thread that holds the block puts the
-   fence on the list to be dropped. */
+/* A fence is in one of three states. It is recorded on a live block; or a pending block waits for
+   it; or its block has ended and it is to be dropped. While a pending block waits for it, it is in
+   a queue, that of its device and its `queue`, until it is done or has failed. If a block ends
+   while its fence has an asker, the fence is detached, and the asker frees it. If the fence has no
+   asker, the thread that holds the block puts it on the list `to_drop`. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* this fence and all after it were never asked; NULL: all
+    struct mli_fence_record *unasked; /* nobody has asked this fence or any after it; NULL: all
                                          were asked */
-    uint64_t id;              /* memlord_fence.queue */
-    uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
-    uint64_t late;            /* from this time (ns) on, any call asks again */
-    uint32_t dev, rest, due;  /* its device; for how many calls the queue is left alone; the number
-                                 of the call that asks again */
+    uint64_t id;    /* memlord_fence.queue */
+    uint64_t round; /* the last poll that asked the first fence; 0: no poll has */
+    uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
+    uint32_t dev;
+    uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
+    uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
-   side record; the rest is under the fences lock. Records are used again, never freed, so that a
-   fork and the end of the ledger find every fence in one list. */
+/* A fence that was taken from the host. `sibling` and `serial` belong to the thread that holds the
+   side record of the block. The fences lock guards the other members. A record is used again and
+   never freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
     struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
                                                  `to_drop` and `unused` */
-    mli_queue *queue;                         /* NULL: it is in none */
+    mli_queue *queue;                         /* NULL: the fence is in no queue */
     void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
                              about to; NULL: no thread */
-    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
+    uint64_t key, serial; /* those of the pending block; serial 0: the fence is on no pending
+                             block */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops it */
-    uint32_t owes_drop;   /* 1: the ledger accepted it, and has not called `drop` */
-    int early_answer;     /* the last answer of `done` while earlier fences were pending; 0: none */
-    mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
+    uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
+    int early_answer;     /* what `done` returned while earlier fences of the queue were pending;
+                             0: it has not returned an answer then */
+    mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
 } mli_fence_record;
 
-/* Take and drop the fences lock. */
+/* Takes the fences lock. */
 MLI_PRIVATE void mli_fences_enter(memlord *lord);
+/* Drops the fences lock. */
 MLI_PRIVATE void mli_fences_leave(memlord *lord);
-/* Takes the fences lock if no other thread has it; 1: it did. */
+/* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
 /* Returns a number that no other call on the ledger gets, above those of earlier calls. */
@@ -13472,19 +13538,19 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done" */
-#define MLI_REST_MOST 256     /* the most such calls, as each further "not done" doubles their
-                                 number */
-#define MLI_REST_NS 10000000u /* after this time any call asks again */
-#define MLI_REST_LOOK 8       /* one call in 8 reads the clock to learn that */
+#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
+                                 further "not done" doubles the number */
+#define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
+#define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
+#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to learn that */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
-/* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
-   next call. */
+/* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
+   With `rest` 0 the next call asks. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
 /* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
@@ -13494,22 +13560,23 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
-   A fence that has an asker is left to it. Safe inside a shard. */
+/* Detaches f and its siblings from a block that has ended or has replaced them. The end of a call
+   drops them. If a fence has an asker, the asker frees it. May be called inside a shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* 1: this thread is running a function of one of the ledger's fences. */
+/* Returns 1 if this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. Once `done` has returned done
-   or failed, it is not called again. Requires: the caller is its asker and holds no lock. */
+/* Asks a fence, and returns its answer: 0 not yet, > 0 done, < 0 failed. Once `done` has answered
+   done or failed, it is not called again. Requires: the caller is the asker of the fence, and holds
+   no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
-/* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
-   mli_fence_ask, or the caller alone has the fence. */
+/* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
+   so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
+   it. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for. With NULL does nothing. The fence is dropped here, or
-   under MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the
-   fence is always dropped here. */
+/* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
+   drops it; if `lord` is NULL, this function always does. A `fence` of NULL is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
@@ -13519,8 +13586,8 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
-/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
-   further frees: repeats until a round drops none, at most 1000 times. */
+/* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
+   further frees, so the function repeats until a round drops no fence, but at most 1000 times. */
 MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
@@ -13817,61 +13884,63 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
-    uint64_t word2;                  /* the rows and the birth, as in an entry without one */
+    uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
     struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
                                         not yet done */
-    uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
-    uint64_t epoch;                  /* in which it was freed */
+    uint64_t serial;                 /* the number of the pending block, which no other block has;
+                                        0: the block is not pending */
+    uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
     memlord_account account;         /* the account that the block is charged to; 0: none */
-    uint64_t charged;                /* bytes */
-    struct mli_parts *parts;         /* NULL: none */
+    uint64_t charged;                /* the bytes that are charged to it */
+    struct mli_parts *parts;         /* NULL: the block has no parts */
     memlord_meta meta;
 } mli_side_record;
 
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+/* Returns 1 if a storage may have this key: any key but 0 and UINT64_MAX. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a
-   ledger, and from within the ledger's own allocator call. */
+   gets the thread record. If *t is NULL, the caller returns the result. The result is OK if `lord`
+   is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
-/* Returns the side record that a word2 points to; NULL: none. */
+/* Returns the side record that a word2 points to; NULL: it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, or to none if `account` is 0. The charge takes the
-   place of the block's charge before. Requires: the caller holds the entry, or no other thread
-   knows the record. */
+/* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
+   `account` is 0, the block is charged to none. Requires: the caller holds the entry, or no other
+   thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
-/* 1: the block was freed and waits for its fences. */
+/* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry; NULL: it is dead or pending. In either case the caller leaves
-   the probe. */
+/* Finds a key and returns its entry; NULL: the key is dead or its block is pending. In either case
+   the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns its side record; NULL: it is dead or has none. The block may be pending.
-   In either case the caller leaves the probe. */
+/* Finds a key and returns the side record of its block, which may be pending; NULL: the key is
+   dead, or its block has no side record. In either case the caller calls mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key and makes its side record if it has none; with `for_ref` makes it only if one
-   more reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
-   between two probes, as nothing may be allocated inside. */
+/* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
+   it only if one more reference needs it. After E_UNKNOWN and E_NOMEM the function has left the
+   shard. It allocates the record between two probes, because nothing may be allocated inside a
+   shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -13881,10 +13950,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
                                                   memlord_meta *out);
 
 typedef struct mli_parts {
-    uint64_t bytes;           /* of all parts */
-    uint32_t count, room;     /* the number of parts; the number of parts that the array has room
-                                 for */
-    memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
+    uint64_t bytes;           /* the bytes of all parts */
+    uint32_t count;           /* the number of parts */
+    uint32_t room;            /* the number of parts that the array has room for */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` are used, by offset */
 } mli_parts;
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
@@ -13892,17 +13961,17 @@ typedef struct mli_parts {
    block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
-/* Frees all parts of a block. Requires: as mli_parts_trim. */
+/* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
-   the parts that do not lie in those. */
+/* Moves the parts of a pending block to the block that it was moved to, which has `bytes`. Frees
+   the parts that do not lie in those bytes. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
 
-/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes get the
-   number and the bytes of all parts of the block. */
+/* Copies up to `cap` parts of a block, from an offset on, and returns how many it copied. *count
+   and *bytes get the number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
@@ -15059,8 +15128,8 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
-   map. */
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: it takes those
+   of the map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
@@ -15136,33 +15205,33 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations: which devices share a phys, and the bytes
-   live on it. services/room samples a phys, and opens reservations, because it explains a refusal.
-   May use books/devices and books/counters.
-   Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
-   two only under cold. */
+/* Owns the physical devices (phys) and the reservations: which devices share a phys, the bytes live
+   on it, and the tickets. services/room samples a phys. It also opens reservations, because it
+   explains why one is refused. May use books/devices, books/counters and books/accounts. Invariant:
+   a device changes from one phys to another only under the locks of both. Lock: each phys has one
+   (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
 /* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device and returns it. memlord_device_share may assign another one while
-   this waits, so it compares again under the lock. */
+/* Locks the phys of a device and returns it. While the function waits for the lock,
+   memlord_device_share may assign another phys, so it compares again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. A device not yet seen is added if `make`; else E_UNKNOWN and
-   *out is NULL. */
+/* Finds the phys of a device. If the device was not seen yet, adds the device with `make`; without
+   `make` returns E_UNKNOWN, and *out is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
-/* Returns the first device after `dev` that is at a phys (NULL: at any); 0: there is none. A walk
-   starts with 0. */
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL; 0:
+   there is no further device. A walk starts with a `dev` of 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev);
 
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Bytes of mapped files do
-   not, as they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
 /* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
@@ -15172,13 +15241,13 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
    hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds to statistics the limit of a phys, the bytes that tickets keep there, and the bytes that
-   neighbours hold there. */
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets keep there, and the bytes
+   that neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
-   cold lock makes this the only thread that holds two of them. A fork, which takes the locks of all
-   phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, perhaps for this
-   device, or other devices are at the device's own phys. */
+   function holds the cold lock: then no other thread holds two such locks. A fork, which takes the
+   locks of all phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, which
+   may be for this device; or other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -15186,51 +15255,53 @@ MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 /* Returns phys i, 0 to the number of devices; NULL: device i is at another phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
+/* Returns a NaN. */
 MLI_PRIVATE double mli_nan(void);
 /* Returns the used part of a capacity in percent; NaN: the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
-    mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
-    uint64_t remaining; /* bytes no alloc has drawn yet */
-    memlord_account account; /* the bytes are reserved in it, too, against its limit; 0: none */
+    mli_phys *phys;     /* the phys whose list has the record; never changes */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
+    uint64_t remaining; /* the bytes that no alloc has drawn yet */
+    memlord_account account; /* an account that holds the bytes, too; 0: none */
 } mli_reservation;
 
-/* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
+/* Returns a number of bytes as a signed one, at most 2^62: the difference of two such numbers
+   cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
 /* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
    the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the allocated or the freed bytes of all cells of a device. A call writes a cell's out before
-   its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
-   one. */
+/* Sums the allocated or the freed bytes of all cells of a device. With `high` returns an upper
+   bound, else a lower one. A call writes a cell's out before its level. So a reader gets an upper
+   bound if it loads out after the level, and a lower bound if it loads out before the level. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* The first returns the number of ticket records. The second returns one of them; record 1 is the
-   first. */
+/* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
+/* Returns the ticket record with a number, from 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
 /* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket or those of its thread cover. They move to the
-   request's own ticket when it opens, so that nothing else can draw on them while it tries. Bytes
-   that it has not used at its end move back. */
+/* The bytes of a request that a named ticket covers, or the tickets of its thread. When the request
+   opens its own ticket, these bytes move to that ticket, so that no alloc can draw them while the
+   request tries. At the end of the request the bytes that it has not used move back. */
 typedef struct mli_cover {
-    uint64_t bytes; /* the sum of the parts */
+    uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
     uint64_t held;  /* the part of these bytes that the account of the request holds */
-    uint32_t count;
+    uint32_t count; /* the number of tickets */
     memlord_ticket ticket[MLI_TICKETS_MAX];
-    uint64_t part[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the part of its cover that a request has not used back to the tickets that are still open.
+/* Moves the bytes of its cover that a request has not used back to the tickets that are still open.
    Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
@@ -15238,20 +15309,22 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* 0: none */
-    memlord_ticket named;
-    mli_cover *cover;        /* NULL: no request */
+    memlord_account account; /* the account that holds the bytes, too; 0: none */
+    memlord_ticket named;    /* the ticket that covers a request; 0: those of the thread do */
+    mli_cover *cover;        /* gets the cover of a request; NULL: it is no request */
 } mli_reserve;
-/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
-   of a request, which belongs to no thread. The named ticket covers as much of the request as it
-   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
-   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
+/* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
+   thread. With `cover` it is the ticket of a request and belongs to no thread; the named ticket, or
+   else the tickets of this thread, cover as many of its bytes as they can. E_LIMIT: the bytes that
+   no ticket covers do not fit at the phys, or the bytes that the account does not hold yet are over
+   its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
-/* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
-   MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
+/* Attaches a ticket to this thread: later allocs of the thread draw on it. If the thread then has
+   more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record, whose calls
+   come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
 /* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
@@ -15263,14 +15336,15 @@ typedef struct mli_ticket_draw {
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
-/* Sets the bytes of an alloc in flight before it is recorded, if it has a ticket to come off. */
+/* Marks the bytes of an alloc as in flight before the alloc is recorded, if they can come off a
+   ticket. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
-/* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
-   its phys. It draws on several of these if one is not enough. An alloc that was smaller than its
-   ticket leaves a rest, on which the next alloc draws first; with one ticket an alloc, bytes of
-   that alloc's own ticket would stay reserved although they are live. */
+/* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
+   thread has at the phys. It draws on several of these if one is not enough, the earliest first. So
+   the rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for
+   each alloc would have bytes that are both live and reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -15786,16 +15860,17 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
-   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
-   Locks: those of the map. */
+/* Walks the blocks of the map, and lists the k largest. Owns no state. May use books/map and
+   books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
+   Locks: it takes those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
-   copy with plain rows. The site is copied in its present form: a return address may have no names
-   yet. */
+/* Copies a block for the host. The site is copied as it is displayed now: the site of a return
+   address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
+   is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
+/* Is called for each block of a paused shard that matches a query. A result other than 0 stops the
+   walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* Selects the blocks that a walk over the map visits. */
@@ -15809,6 +15884,7 @@ typedef struct mli_walk_query {
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
+/* Returns a query that selects all blocks of a selector. */
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
 /* Calls fn for each block of the map that matches a query, one shard after the other: see
@@ -15816,18 +15892,20 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* Copies of blocks: items of `size` bytes, each filled from an entry while its shard is paused. */
+/* Fills an item, the copy of a block, from the entry of the block while its shard is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
-typedef int (*mli_item_fn)(void *user, void *item); /* non-zero stops */
+/* Is called for each item. A result other than 0 stops the walk. */
+typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
-   may call the host. */
+/* Calls fn for an item of `size` bytes for each block that matches a query, shard by shard. No
+   shard is paused then, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                                  memlord_block_fn fn, void *user, size_t *seen);
 
-/* The heap: `count` of the k = `cap` blocks; it is in order from the k-th on. */
+/* The heap of the k largest blocks. It has `count` of `cap` = k blocks, and is a heap once it has
+   k. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
