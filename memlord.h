@@ -19644,9 +19644,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
-   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
-   row, one at a time. */
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log
+   of a failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and
+   services/stats. Locks: row, one at a time. */
 
 /* The record that lists show for the balance of a device's arena, which no block and no site
    holds. */
@@ -19654,8 +19654,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
-   arena that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site; the blocks that have no tag or site; or the
+   arena. In a list by tag the arena has only its bytes without a tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -24986,7 +24986,7 @@ static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t firs
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* > rows: added since */
+        if (!home || home == row || home > rows) continue; /* > rows: added since the capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -25014,7 +25014,7 @@ static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
                                   offsetof(mli_leak_site, bytes));
     }
 }
-/* Finds the listed site of each of the first n groups. */
+/* Notes for each of the first n groups which listed site it belongs to. */
 static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
                                             size_t n) {
     size_t i;
@@ -25045,7 +25045,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since the
+                                                                             capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -25066,7 +25067,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
     }
-    if (noted != line->blocks) /* some are in no group */
+    if (noted != line->blocks) /* some of its blocks are in no group */
         line->devices = line->tags = line->scopes = 0;
     if (line->is_site || !line->subject) return;
     line->tag = (const char *)line->subject;
@@ -25280,7 +25281,8 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since the
+                                                                            capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -25340,8 +25342,8 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
     line->bytes += bytes;
     line->blocks++;
 }
-/* Moves the largest streams to the start of their table, the largest first; of two of one size the
-   one of the lower number. */
+/* Moves the largest streams to the start of their table, the largest first. Of two streams of one
+   size the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
     for (i = 0; i < MLI_STREAMS; i++) {
@@ -25372,7 +25374,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending blocks are
+                                                                            freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -26068,9 +26071,9 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     return NULL;
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. In place of a tag stands "untagged" or
-   "arenas", if these hold more; not "untagged" where nothing else could. Writes nothing if
-   nothing is worth it. */
+   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
+   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
+   mli_holder_tells. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -26163,8 +26166,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
-   decides; among equal kinds their number, or the bytes that were lost. */
+/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
+   decides. Of one kind the number decides or, if bytes were lost, these. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -26829,7 +26832,7 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
+        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -26877,8 +26880,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
-      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
+/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
+      index into "modules". "frames" has only the frames of stacks that are listed -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -26982,8 +26985,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
-   invocation first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
+   first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -27288,8 +27291,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
-      rows behind them -- */
+/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+      of sites, and then the rows of tags -- */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -27315,9 +27318,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event before.
-   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
-   event of a scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event
+   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+   brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -28040,7 +28043,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 #define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
 
-/* The lines of each list on the first screen. */
+/* The most lines of each list on the first screen. */
 enum {
     MLI_FIRST_PHYS = 2,
     MLI_FIRST_TAGS = 3,
@@ -28108,9 +28111,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
-   before the column. */
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into the column. If there are none, it is the live bytes of the last snapshot before
+   the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -28190,7 +28193,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
+   their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes, cut;
@@ -28209,8 +28213,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
-                                                  picked */
+            mli_put_str(r->o, "           -"); /* not known: some live blocks may
+                                                  not have been picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -28239,8 +28243,8 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes a line for a device with pending bytes, which the host has freed but which still count;
-   one for a device that collected; one for a device that ran out of memory. */
+/* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
+   which still count; if it collected; and if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -28263,8 +28267,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
-   been those that report the pool. */
+/* Writes a line for a device on which the host reported a pool of its own. The line has refused
+   calls, too, because they may have been calls that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -28282,8 +28286,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
-   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc". Leaves out a
+   rate of which nothing was counted, and the hit rate, which is in the line of the pool. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -28299,7 +28303,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
 }
 
 /* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line for the lifetimes of blocks. */
+   start, and a line of the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -28620,7 +28624,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Labels are not names, so they are not cut. */
+/* Writes the labels of the ledger. They are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -30370,7 +30374,8 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
+                         at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
@@ -30453,15 +30458,15 @@ static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlo
         mli_put_u64(o, v);
     mli_put_str(o, "\n");
 }
-/* Writes a family with one sample, of the whole ledger. */
+/* Writes a family with one sample, which is of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
     mli_prom_head(w->x.o, name, help);
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes one family a statistic, with a sample a device: the format wants a family in one
-   contiguous group. UINT64_MAX means unknown, and gets no sample. */
+/* Writes a family for each statistic, with a sample for each device: the format wants all samples
+   of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -30504,7 +30509,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
-/* A family with one sample a line of a list. */
+/* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
     char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
@@ -30554,7 +30559,8 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+   lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -30573,7 +30579,7 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
    tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
