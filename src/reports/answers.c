@@ -273,9 +273,9 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     return NULL;
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. In place of a tag stands "untagged" or
-   "arenas", if these hold more; not "untagged" where nothing else could. Writes nothing if
-   nothing is worth it. */
+   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
+   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
+   mli_holder_tells. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -368,8 +368,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
-   decides; among equal kinds their number, or the bytes that were lost. */
+/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
+   decides. Of one kind the number decides or, if bytes were lost, these. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;

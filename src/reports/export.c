@@ -36,9 +36,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
-      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
-      the scopes; then the return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
+      for each device: for blocks without a site, for its arena, and for bytes that are no longer
+      live. Then come the scopes, and then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;

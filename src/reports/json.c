@@ -153,7 +153,7 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
+        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -201,8 +201,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
-      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
+/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
+      index into "modules". "frames" has only the frames of stacks that are listed -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -306,8 +306,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
-   invocation first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
+   first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -612,8 +612,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
-      rows behind them -- */
+/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+      of sites, and then the rows of tags -- */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -639,9 +639,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event before.
-   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
-   event of a scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event
+   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+   brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);

@@ -8,19 +8,20 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
-                              one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
+                                 of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
+    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
+                             its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
-    char *memo;            /* a flag for each tag row, and behind them one for each frame: 1: the
-                              memo of the pickle has the item */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
+    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
+                              memo of the pickle has it */
     uint64_t items, parts; /* how many items were written so far: segments or events of a device;
                               parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -65,9 +66,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
-   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a
+   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
+   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
+   number 0. A space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -75,9 +77,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a format says. A run of letters and _ is a word, which is written by the memo; %ju is
-   a uint64_t, %s a string, and any other character an operation of mli_viz_code. Requires: `form`
-   is a literal; the formats have fewer than MLI_VIZ_WORDS words in all. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
+   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
+   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -100,8 +102,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
-   mli_viz_list_end ends the last one. */
+/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
+   begins the next one. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -109,8 +111,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
-   writes the item and passes its number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
+   none: then the caller writes the item and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -123,7 +125,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. Without a site it begins with a scope. */
+/* Writes the stack of a block. That of a block without a site begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -198,8 +200,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
-   a moment later. */
+/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
+   map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -221,7 +223,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has its own number in `addr`. */
+/* Writes an event. For an event without a block, `addr` is a number of its own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -268,7 +270,8 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give blocks without a category that of the last event. */
+/* Writes the events of a device. The last one has the category "unknown", because viewers give
+   blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;

@@ -18,7 +18,8 @@
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* NULL, or the innermost frame */
+    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+                         part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
@@ -172,19 +173,19 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto).
-   Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
-   the sites, which a comment says. Labels give the device and, if there is one, the tag and the
-   part: the bytes of a part are a sample of their own, and a part is no object. The scopes that a
-   block was allocated in are the callers of its site. Without a site a block is "(unknown)"; the
-   balance of an arena is "(arena)". Functions and locations are numbered as frames. Strings are
-   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
-   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
-   The location of a return address has the module as its mapping, and the address in the module's
-   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
-   addresses to another. A mapping says that it has no functions, so that pprof looks for better
-   names and lines in the file. -- */
+      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
+      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
+      are samples themselves, its numbers are shares of those of the site, and a comment says so.
+      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
+      sample of their own, in which no object counts. The scopes that a block was allocated in are
+      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
+      "(arena)". Functions and locations have the numbers of frames. The strings are
+      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
+      the names of parts. The comments are the anomalies and drops, of all devices and of each:
+      go tool pprof -comments. The location of a return address has the module as its mapping, and
+      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
+      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
+      for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -195,10 +196,11 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* so far */
+    uint64_t strings; /* how many strings are written */
 } mli_pprof_writer;
 
-/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+/* The functions below write fields of a protocol buffer
+   (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
     mli_put_le(o, v, 1);
@@ -241,7 +243,7 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of a part's name; 0: none. */
+   `part` is the number of the string that names a part; 0: the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned live, uint64_t count,
                                       uint64_t bytes) {
@@ -272,7 +274,8 @@ static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t al
     if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
-/* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
+/* Writes a location and its function, which both have the number `id`. `file` is the number of a
+   string. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
                                         const mli_frame_name *f) {
     const uint64_t function[] = {id, name, 0, file};
@@ -287,8 +290,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
-   first one for the program, so the executable comes first, and then the others. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
+   the first one for the program, so the executable comes first. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -377,32 +380,32 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it).
-   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them; where stacks are samples, from their shares. First come the freed allocations of each
-   stack or site, all of their average size, the last with what remains; then the live blocks. So
-   the calls, the bytes at the peak and the leaks (live blocks) are the ledger's own; times are not,
-   and no call is temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the
-   number of each stack shrinks by the same factor, to 1 at least, and a comment says so. Bytes that
-   no call allocated are frees of minus so many: those of arenas, of blocks that were live at the
-   last reset or that a realloc made, and before the last call those from the live bytes up to the
-   peak, which are freed again: which allocations they were is not known. Modules are devices; those
-   of stacks are the real ones. Without stacks the scopes that a live block was allocated in are its
-   callers. Parts are left out, as each would be another allocation. Anomalies and drops are
-   comments. -- */
+      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
+      writer makes a sequence from them or, if stacks are samples, from their shares. First come
+      the freed allocations of each stack or site. All have their average size; the last one has
+      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
+      which are the live blocks, are those of the ledger. Times are not known, and no call is
+      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
+      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
+      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
+      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
+      call come those that were live at the peak and are no longer; they are freed again, as it
+      is not known whose they were. Modules are devices; in stacks they are the real ones.
+      Without stacks the scopes that a live block was allocated in are its callers. Parts are
+      left out, as each would be another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
-   allocated, for each of the two walks that write these. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
+   once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
-                          while there is none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
+                          it is not written yet */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
@@ -435,7 +438,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings were written so far. */
+   *strings: how many strings are written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -478,8 +481,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
-   live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
+   that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -487,7 +490,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
+                                                                estimates, which need not add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* to free them */
@@ -524,7 +528,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Scales the number of a trace's freed allocations down, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -569,7 +573,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
    others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
@@ -618,7 +622,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);

@@ -27,7 +27,8 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
+                         at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
@@ -110,15 +111,15 @@ static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlo
         mli_put_u64(o, v);
     mli_put_str(o, "\n");
 }
-/* Writes a family with one sample, of the whole ledger. */
+/* Writes a family with one sample, which is of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
     mli_prom_head(w->x.o, name, help);
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes one family a statistic, with a sample a device: the format wants a family in one
-   contiguous group. UINT64_MAX means unknown, and gets no sample. */
+/* Writes a family for each statistic, with a sample for each device: the format wants all samples
+   of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -161,7 +162,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
-/* A family with one sample a line of a list. */
+/* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
     char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
@@ -211,7 +212,8 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+   lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -230,7 +232,7 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
    tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";

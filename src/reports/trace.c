@@ -17,18 +17,18 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
-      by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
-   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
-   under the new tag from the beginning. The counter has a sample whenever its level has moved by
-   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
-   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
-   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
-   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
-   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
-   snapshots and ring are each in the order of their time. Anomalies and drops are in
-   "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
+      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
+      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
+      the live bytes of the device. If a block's tag was changed, its bytes count under the new
+      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
+      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
+      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
+      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
+      begins in the ring is an async slice. A block that is still live ends with the file; its
+      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
+      X events, then the events of the ring. Snapshots and the ring are in order of time.
+      Anomalies and drops are in "otherData". -- */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -37,11 +37,12 @@ typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
     int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+       now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by thread number: open scopes */
-    uint32_t threads;     /* entries of `depth` */
+    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
 /* Writes the beginning of an event, up to its name. */
@@ -52,7 +53,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
+/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
+   repeats the name. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -163,8 +165,8 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
         mli_trace_counter(w, dev, e->ns);
 }
 
-/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
-   slice, e ends it, n is an instant in it. */
+/* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
+   begins the slice, e ends it, n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -241,7 +243,8 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
+/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
+   device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)

@@ -1,6 +1,6 @@
-/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
-   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
-   row, one at a time. */
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log
+   of a failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and
+   services/stats. Locks: row, one at a time. */
 #ifndef MLI_SERVICES_ANSWERS_H
 #define MLI_SERVICES_ANSWERS_H
 #include "api/api.h"
@@ -15,8 +15,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
-   arena that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site; the blocks that have no tag or site; or the
+   arena. In a list by tag the arena has only its bytes without a tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;

@@ -144,8 +144,8 @@ static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
 static void first_exit(int status) __attribute__((noreturn));
 
-/* Each starts as a function that finds the real ones: so a hook need not ask whether they
-   are known. */
+/* The real functions. Each pointer starts as a function that finds them all, so that a hook need
+   not ask whether they are known. */
 static struct {
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t n, size_t size);
@@ -160,24 +160,26 @@ static struct {
 
 static memlord *lord;
 
-/* Non-zero while this thread is in here: what is allocated then is not the program's. */
+/* Not 0 while this thread is inside this library: what it allocates then is not the program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
-/* The operator new that this thread is in: the place of its call, NULL for none, and the block
-   that a malloc within it has counted last. */
+/* The operator new that this thread is in: the place of its call (NULL: the thread is in none),
+   and the last block that a malloc inside it has counted. */
 static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process these books are of. A child of vfork, or of a bare clone, only borrows them. */
+/* The process that these books belong to. A child of vfork, or of a bare clone, only borrows
+   them. */
 static pid_t self;
-static int finished; /* 1: a report is being written, 2: the last one is */
+static int finished; /* 1: a report is being written; 2: the last one is written or being written */
 
-/* Runs when a thread leaves MemLord: a signal or the clock asks for it. NULL: nothing does. */
+/* What runs when a thread leaves MemLord, because a signal or the clock asks for it; NULL:
+   nothing. */
 static void (*at_call_end)(void);
 
-/* Ends a call. A signal that came while `inside` was set has set at_call_end; one that comes from
-   here on finds the thread outside. */
+/* Ends a call. A signal that came while `inside` was set has set at_call_end. A signal that comes
+   later finds the thread outside. */
 static inline void leave(void) {
     void (*serve)(void);
     inside = 0;
@@ -186,7 +188,8 @@ static inline void leave(void) {
     if (__builtin_expect(serve != NULL, 0)) serve();
 }
 
-/* A whole number from the environment; 0 if there is none, or something else. */
+/* Returns a whole number from the environment; 0 if the variable is not set, or is no such
+   number. */
 static unsigned long number_of(const char *name) {
     const char *text = getenv(name);
     char *end = NULL;
@@ -197,11 +200,11 @@ static unsigned long number_of(const char *name) {
 /* -- stacks -- */
 
 #define STACK_DEPTH 32
-#define STACK_DEPTH_MAX 128 /* of MemLord */
+#define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, which remembers the layout of frames; NULL: it is not used. That of
-   libgcc is part of this library: it needs no start, no lock of its own and no descriptor, but
-   takes 20 times as long. */
+/* The unwinder of libunwind, which remembers the layout of frames; NULL: it is not used. The
+   unwinder of libgcc is part of this library. It needs no start, no lock of its own and no
+   descriptor, but takes 20 times as long. */
 static int (*fast_unwind)(void **frames, int cap);
 
 typedef struct walk {
@@ -210,8 +213,8 @@ typedef struct walk {
     uintptr_t end; /* where the last frame ends */
 } walk;
 
-/* Ends where a stack that is not sound repeats itself. memlord.h refers to _Unwind_Backtrace
-   weakly, which links nothing; _Unwind_GetCFA links both. */
+/* Notes a frame. Stops if the stack is damaged and repeats itself. memlord.h refers to
+   _Unwind_Backtrace weakly, which links nothing; the call of _Unwind_GetCFA links both. */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -232,15 +235,16 @@ static size_t unwind_by_libgcc(void **frames, size_t cap) {
     return w.count;
 }
 
-/* An unwinder may hold locks, which a forked child would find taken for ever: while a thread
-   forks none begins, and those under way end before. */
+/* An unwinder may hold locks, which a forked child would find taken for ever. So no thread begins
+   to unwind while another one forks, and a fork waits for those that unwind. */
 static struct {
     int inside; /* threads that unwind */
     int closed; /* threads that fork */
 } unwinders;
-static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread does */
+static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
+                                                                             unwinds */
 
-/* A memlord_unwinder. */
+/* Takes the stack of this thread; a memlord_unwinder. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
     size_t n = 0;
@@ -263,7 +267,8 @@ static void close_unwinders(void) {
     int i;
     (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < 10000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
-        (void)nanosleep(&a_little, NULL); /* a thread that was killed inside is not waited for */
+        (void)nanosleep(&a_little, NULL); /* not for ever: a thread may have been killed in an
+                                             unwinder */
 }
 
 static void open_unwinders(void) {
@@ -300,19 +305,19 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* A function pointer cannot be cast from void * in C99; it can be copied. */
+/* Finds the next function of a name. C99 casts no void * to a function pointer, so it is copied. */
 static void find(const char *name, void *function) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found) memcpy(function, &found, sizeof found);
 }
 
-/* Leaves no error of ours to the program, which would free a text that is not in the books: the
-   first call takes it, the second frees it. */
+/* Takes the errors of our calls of dlsym: the program would free a text that is not in the books.
+   The first dlerror takes an error, and the next one frees it. */
 static void forget_errors(void) {
     while (dlerror()) {}
 }
 
-/* Answers 0 while the real functions are being looked for, by this thread or another. */
+/* Finds the real functions. Returns 0 while this or another thread is looking for them. */
 static int start(void) {
     static int state; /* 0, 1: under way, 2: done */
     int expected = 0;
@@ -321,7 +326,7 @@ static int start(void) {
                                      __ATOMIC_ACQUIRE)) {
         return expected == 2;
     }
-    find("free", &real.free); /* first: what the others give out must not be lost */
+    find("free", &real.free); /* free comes first, so that no block that the others give is lost */
     find("malloc", &real.malloc);
     find("calloc", &real.calloc);
     find("realloc", &real.realloc);
@@ -376,7 +381,7 @@ static void first_exit(int status) {
     for (;;) (void)syscall(SYS_exit_group, status);
 }
 
-/* The rest in parts, each after those that it uses. */
+/* The other parts, each after the parts that it uses. */
 #include "preload/hooks.h"
 #include "preload/operators.h"
 #include "preload/imports.h"
@@ -387,8 +392,8 @@ static void first_exit(int status) {
 
 /* ----------------------------------------------------------- tags of the program's own -- */
 
-/* What begins in a ledger of the program begins here, too. Where one finds no room, it and those
-   inside it are only counted, so that each end ends its own. */
+/* Tags and scopes that begin in a ledger of the program begin here, too. If one finds no room, it
+   and those inside it are only counted, so that each end ends its own begin. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 
@@ -421,7 +426,7 @@ EXPORT memlord_interposer exported = {
 
 #include "preload/signals.h"
 
-/* As atexit, but for no module: then it runs when every module's destructors have. */
+/* atexit for no module: the function runs after the destructors of all modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {

@@ -3,10 +3,10 @@
 /* ------------------------------------------------------------------ whose descriptor ----- */
 
 static struct {
-    int known;      /* stderr was open at the start */
-    dev_t device;   /* what it was */
-    ino_t inode;
-    int duplicate;  /* -1: none */
+    int known;      /* 1: stderr was open at the start */
+    dev_t device;   /* of the file that stderr was */
+    ino_t inode;    /* of the same file */
+    int duplicate;  /* a descriptor of the same file; -1: there is none */
 } start_stderr;
 
 static int is_start_stderr(int fd) {
@@ -15,8 +15,8 @@ static int is_start_stderr(int fd) {
            now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
 }
 
-/* Programs close stderr before they exit (coreutils do), and use its number again: so a
-   duplicate is kept, out of the way of the low numbers, and both are looked at before use. */
+/* Keeps a duplicate of stderr, with a high number. Programs close stderr before they exit, as
+   coreutils do, and use its number again. So both descriptors are checked before they are used. */
 static void keep_stderr(int duplicate) {
     static const int floors[] = {1000, 240, 60, 10, 3};
     struct stat now;
@@ -32,13 +32,13 @@ static void keep_stderr(int duplicate) {
     }
 }
 
-/* Answers the stderr of the start, or -1. */
+/* Returns a descriptor of the stderr of the start; -1: both are closed. */
 static int find_stderr(void) {
     if (is_start_stderr(STDERR_FILENO)) return STDERR_FILENO;
     return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
 }
 
-#define PATIENCE_MS 10000 /* for symbolize in all, and for the reader of our stderr */
+#define PATIENCE_MS 10000 /* how long symbolize, and the reader of our stderr, are waited for */
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -57,8 +57,8 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* A memlord_write_fn. Waits for who reads the stderr, but not for ever: a pipe that is ready takes
-   so many bytes without blocking. */
+/* Writes to a descriptor; a memlord_write_fn. Waits for the reader, but not for ever. It writes
+   as many bytes at once as a pipe takes without blocking when it is ready. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;
     const char *at = (const char *)data;
@@ -78,7 +78,7 @@ static int to_fd(void *user, const void *data, size_t size) {
     return 0;
 }
 
-/* Says a line where it can be written at once. */
+/* Writes a line to stderr if that can be done at once. */
 static void say(const char *line) {
     int fd = find_stderr();
     if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, strlen(line));

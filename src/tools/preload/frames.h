@@ -2,10 +2,10 @@
 
 /* ----------------------------------------------------------------------------- libunwind -- */
 
-/* It asks whether an address can be read by writing a byte there into a pipe: two descriptors,
-   which a program that closes all would use again for files of its own. So its pipe is none, and
-   the system is asked by other means: a request for a signal mask reads the address, and is then
-   refused, for its kind is unknown. */
+/* libunwind finds out whether an address can be read by writing a byte from there into a pipe. A
+   program that closes all descriptors would use those of the pipe for files of its own. So it
+   gets no pipe, and its write asks the system in another way: a request for a signal mask with an
+   unknown operation, which reads the address before it is refused. */
 static int no_pipe(int ends[2], int flags) {
     (void)flags;
     ends[0] = ends[1] = -1;
@@ -25,16 +25,18 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
                                : syscall(number, a, b, c, d, e, f);
 }
 
-#define STACKS_MANY 65536 /* below so many bytes a stack the time of the unwinder counts */
+#define STACKS_MANY 65536 /* if a stack is taken more often than each so many bytes, the time that
+                             the unwinder takes matters */
 
-/* 1: libgcc would be too slow, and the start of libunwind, 0.3 ms, is small beside the rest. */
+/* Returns 1 if so many stacks are taken that the unwinder of libgcc would be too slow. Then the
+   start of libunwind, 0.3 ms, does not matter. */
 static int stacks_are_many(void) {
     const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
     return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
 }
 
-/* Its memory of a thread, for which the loader calls malloc: the free at the end of the thread, by
-   then no call of an unwinder, would be that of a block that is unknown. */
+/* libunwind has memory for each thread, which the loader would get by malloc within an unwinder.
+   The free at the end of the thread would then be of a block that is not in the books. */
 #define TLS_ROOM 64
 static __thread unsigned char unwinder_tls[TLS_ROOM]
     __attribute__((aligned(16), tls_model("initial-exec")));
@@ -54,28 +56,30 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #if defined(__x86_64__)
 #define LIBUNWIND(name) "_ULx86_64_" name
 #else
-#define LIBUNWIND(name) "unw_" name /* not there: so it is not used */
+#define LIBUNWIND(name) "unw_" name /* no such function exists, so libunwind is not used */
 #endif
 
-/* Makes it hold no lock while it asks the loader, for a thread that holds the loader's may
-   allocate, and leave descriptors and malloc alone. 0: it cannot be made to. */
+/* Makes libunwind hold no lock while it asks the loader, because a thread that holds the loader's
+   lock may allocate. Also makes it use no descriptors and no malloc. Returns 0 if that is not
+   possible. */
 static int tame_libunwind(void *library, void *start) {
     static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
                                       {"read", (any_function *)read_no_pipe},
                                       {"write", (any_function *)write_no_pipe},
                                       {"syscall", (any_function *)syscall_no_pipe},
                                       {"__tls_get_addr", (any_function *)own_tls}};
-    enum { NO_CACHE = 0 }; /* but that of each thread, which needs no lock */
+    enum { NO_CACHE = 0 }; /* no cache but the one of each thread, which needs no lock */
     void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
     void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
     int (*set_policy)(void *space, int policy);
     memcpy(&set_policy, &found, sizeof set_policy);
     if (!dl_iterate_phdr(has_small_tls, start)) return 0;
-    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before any call: each may start it */
+    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before its first call, which starts
+                                                             it */
     return space && set_policy && !set_policy(*space, NO_CACHE);
 }
 
-/* Opens it before the program begins, as a call that must not wait for the loader could not. */
+/* Opens libunwind before the program begins: a call of malloc must not wait for the loader. */
 static void open_libunwind(void) {
     int (*found)(void **, int) = NULL;
     void *library, *frames[STACK_DEPTH], *symbol;
@@ -94,9 +98,9 @@ static void open_libunwind(void) {
 /* --------------------------------------------------------------- functions left out -- */
 
 static const char *skip_names; /* MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each of its names that a symbol has */
+static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that a symbol has */
 
-/* The name of a symbol; parts that the compiler split off have a dot and more. */
+/* Returns 1 if a symbol has a name, or is a part that the compiler split off, as "name.cold". */
 static int is_called(const char *symbol, const char *name, size_t length) {
     return length && !strncmp(symbol, name, length) &&
            (!symbol[length] || symbol[length] == '.');
@@ -116,7 +120,7 @@ static void skip_if_named(const char *symbol, uintptr_t from, size_t size) {
     }
 }
 
-/* A file in memory; its numbers are not trusted. */
+/* A file in memory. The numbers in it are not trusted. */
 typedef struct file_image {
     const unsigned char *at;
     size_t size;
@@ -156,7 +160,8 @@ static void skip_in_file(const file_image *file, uintptr_t base) {
 }
 
 static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
-    const int first = (*(int *)user)++ == 0; /* the program: its name is empty */
+    const int first = (*(int *)user)++ == 0; /* the first module is the program, whose name is
+                                                empty */
     int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
     struct stat s;
     file_image file;
@@ -173,7 +178,7 @@ static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) 
     return 0;
 }
 
-/* Finds the functions in the symbols of the modules that are there at the start. */
+/* Finds the functions to skip among the symbols of the modules that are there at the start. */
 static void read_skips(void) {
     const char *name = skip_names = getenv("MEMLORD_SKIP");
     int modules = 0;
@@ -196,8 +201,8 @@ static void read_skips(void) {
 static void name_unseen(void) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
     Dl_info found, ours;
-    void *symbol = NULL; /* undefined: the entry of a table that leads to ours, in a program at a
-                            fixed address that takes malloc's */
+    void *symbol = NULL; /* undefined in a program at a fixed address that takes the address of
+                            malloc: then it is the entry of a table that leads to ours */
     size_t i;
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)

@@ -16,7 +16,7 @@ static int is_skipped(const void *return_address) {
     return i < skip_count;
 }
 
-/* The place that called the functions left out; without one, the caller. */
+/* Returns the place that called the functions that are left out; if there is none, the caller. */
 static void *call_outside(void *caller) {
     void *frames[MAX_SKIPS];
     size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
@@ -25,7 +25,7 @@ static void *call_outside(void *caller) {
     return i < n ? frames[i] : caller;
 }
 
-/* The site of a caller. Most calls come from where the last one came from. */
+/* Returns the site of a caller. It is kept for the next call, which mostly has the same caller. */
 static const memlord_site *site_of(void *caller) {
     static __thread __attribute__((tls_model("initial-exec"))) struct {
         void *caller;
@@ -39,8 +39,9 @@ static const memlord_site *site_of(void *caller) {
     return last.site;
 }
 
-/* The guard is up around the real call too: an allocator may be made of itself (calloc of
-   malloc), and a signal that interrupts it and exits must find out. */
+/* Counts a block that a real function gave. `inside` is set around the real call, too: an
+   allocator may call itself (calloc may call malloc), and the handler of a signal that interrupts
+   it may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
     if (origin.caller) {
         caller = origin.caller;
@@ -63,14 +64,15 @@ EXPORT void *malloc(size_t size) {
 EXPORT void *calloc(size_t n, size_t size) {
     if (inside) return real.calloc(n, size);
     inside = 1;
-    return opened(real.calloc(n, size), n * size, CALLER()); /* it refused an overflow */
+    return opened(real.calloc(n, size), n * size, CALLER()); /* n * size does not overflow: the
+                                                                real calloc would have refused it */
 }
 
-/* A free names no site: the report is about who allocates, and a second look-up would be a
-   fifth of the whole cost. */
+/* A free has no site: reports are about who allocates, and to look the site up would be a fifth
+   of the whole cost. */
 
-/* The real free and realloc begin with the word before the block, which is seldom in the
-   cache: its miss overlaps with that of the books. */
+/* Fetches the word before a block, which the real free and realloc read first and which is seldom
+   in the cache. So its miss overlaps with those of the books. */
 static inline void fetch_ahead(const void *ptr) {
     __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
 }
@@ -93,15 +95,16 @@ EXPORT void free(void *ptr) {
     leave();
 }
 
-/* More may be copied than was asked for at the time: the size is not kept. */
+/* Copies a block of the first memory. Its size is not known, so more may be copied than was asked
+   for. */
 static void *copy_boot(const void *old, size_t size) {
     size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
     void *fresh = real.malloc(size);
     return fresh ? memcpy(fresh, old, size < most ? size : most) : NULL;
 }
 
-/* realloc to 0 frees and returns NULL, or returns a new block: the allocator decides. So NULL would
-   not tell that the old block is still there. */
+/* Does a realloc to 0 bytes. The allocator frees the block and returns NULL, or returns a new
+   block. So NULL does not mean that the old block is still there. */
 static void *realloc_to_zero(void *old, void *caller) {
     close_block(old);
     return opened(real.realloc(old, 0), 0, caller);

@@ -4,7 +4,7 @@
 
 static char notes[1024]; /* the labels of the reports */
 
-/* Adds to what every report says in a line. Text that does not fit is cut. */
+/* Adds to the line of labels that every report has. Text that does not fit is cut. */
 static void add_note(const char *what, const char *which) {
     size_t n = strlen(notes);
     (void)snprintf(notes + n, sizeof notes - n, "%s%s%s", n ? "; " : "", what, which);
@@ -22,7 +22,7 @@ typedef struct rebinding {
 } rebinding;
 
 typedef struct rebindings {
-    const void *module; /* the start of the only module to change; NULL: all */
+    const void *module; /* the start of the only module to change; NULL: all modules */
     const rebinding *at;
     size_t count;
 } rebindings;
@@ -32,7 +32,7 @@ typedef struct relocations {
     size_t bytes;
 } relocations;
 
-typedef struct linkage { /* of a module */
+typedef struct linkage { /* what a module needs of others */
     const ElfW(Sym) *symbols;
     const char *strings;
     relocations all, calls;
@@ -45,7 +45,7 @@ typedef struct linkage { /* of a module */
 #define SYMBOL_OF(info) ELF32_R_SYM(info)
 #endif
 
-/* 1: the loader has made the page read-only. */
+/* Returns 1 if the loader has made the page read-only. */
 static int is_sealed(const struct dl_phdr_info *module, uintptr_t page, size_t size) {
     int i;
     for (i = 0; i < module->dlpi_phnum; i++) {
@@ -79,7 +79,7 @@ static void rebind_table(const struct dl_phdr_info *module, const linkage *l,
     }
 }
 
-/* The addresses are the loaded ones, but for some modules offsets. */
+/* In most modules the loader has made addresses of these; in some they are still offsets. */
 static const void *loaded(const struct dl_phdr_info *module, const ElfW(Dyn) *d) {
     const uintptr_t address = (uintptr_t)d->d_un.d_ptr;
     return (const void *)(address < module->dlpi_addr ? module->dlpi_addr + address : address);

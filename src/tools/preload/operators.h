@@ -2,11 +2,11 @@
 
 /* -------------------------------------------------------------- operator new and delete -- */
 
-/* All of C++ would be one site, operator new, were the place of its call not noted. An operator
-   does what it did: it comes from the C++ library or from the allocator, calls the new handler and
-   throws through this frame. That of libstdc++ calls malloc, which counts the block; that of an
-   allocator does not, and then the block is counted here.
-   The mangled names have the letter of size_t. */
+/* Without these, all blocks of C++ would have one site, which is in operator new. A hook notes
+   the place of the call, and calls the real operator, which is that of the C++ library or of the
+   allocator. The real one calls the new handler and throws through this frame. The operator of
+   libstdc++ calls malloc, which counts the block. That of an allocator does not; then the block
+   is counted here. The mangled names have the letter of size_t. */
 #if SIZE_MAX == ULONG_MAX
 #define SIZE_LETTER "m"
 #else
@@ -51,8 +51,8 @@
 NEWS(DECLARE)
 DELETES(DECLARE)
 
-/* An exception that passes through an operator new cleans up there, by the unwinder that threw it:
-   not by the one linked into this library. Both names are those that the compiler calls. */
+/* An exception that passes through an operator new runs its clean-up with the unwinder that threw
+   it, not with the one that is linked into this library. The compiler calls these two functions. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);
@@ -76,8 +76,9 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { thrower_resume(exception); }
 
-/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of the
-   caller's module; it stays open, for its address is kept. */
+/* Returns the real operator of a name. If RTLD_NEXT does not see a C++ library, because it came
+   with a module that was opened later, the caller's module sees it. It stays open, as its address
+   is kept. */
 static void *find_operator(void **known, const char *name, void *caller) {
     const int was_inside = inside;
     void *found, *module;
@@ -90,12 +91,13 @@ static void *find_operator(void **known, const char *name, void *caller) {
         if (found && !thrower_resume) find_thrower(module);
         forget_errors();
     }
-    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* its readers only call it */
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* relaxed: readers only call the function */
     inside = was_inside;
     return found;
 }
 
-/* Finds those of a program that is linked with a C++ library: a call may hold any lock. */
+/* Finds the operators of a program that is linked with a C++ library. It does so at the start, as
+   a later call may hold any lock. */
 static void find_operators(void) {
     if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
 #define FIND(fn, name, params, args) (void)find_operator(&real_##fn, name, NULL);
@@ -115,7 +117,7 @@ static void end_new(const int *outermost) {
     if (*outermost) origin.caller = origin.counted = NULL;
 }
 
-/* Counts the block of an operator new that no malloc has counted. */
+/* Counts the block of an operator new, unless a malloc inside it has. */
 static void count_new(void *ptr, size_t size) {
     if (ptr == origin.counted) return;
     inside = 1;

@@ -4,11 +4,11 @@
 
 static struct {
     char path[2 * PATH_MAX]; /* "": stderr */
-    int symbols; /* from symbolize: 0 never, 1 always, 2 if the process took long */
+    int symbols; /* whether symbolize runs: 0 never, 1 always, 2 if the process took long */
     memlord_format format;
 } want = {"", 2, MEMLORD_FORMAT_TEXT};
 
-/* The directory of the start, where a % is not the start of %p. */
+/* Writes the directory of the start, with each % doubled, so that none begins a %p. */
 static size_t start_directory(char *out, size_t cap) {
     char here[PATH_MAX];
     size_t n = 0;
@@ -58,7 +58,7 @@ static void write_report(void) {
     (void)to_fd(&fd, line, strlen(line));
 }
 
-/* 1: the bytes are in memory, as those of a note that is only in the file are not. */
+/* Returns 1 if a part of a module is in memory. A note may be in the file alone. */
 static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
     int i;
     for (i = 0; i < module->dlpi_phnum; i++) {
@@ -70,7 +70,8 @@ static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) 
     return 0;
 }
 
-/* 1: one of these notes is the build id that Go's linker writes. Their sizes are not trusted. */
+/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust their
+   sizes. */
 static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
     static const char name[4] = "Go";
     ElfW(Nhdr) note;
@@ -101,10 +102,11 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
                           p->p_align == 8 ? 8 : 4))
             *(int *)found = 1;
     }
-    return 1; /* the first module is the program: enough */
+    return 1; /* stops: the first module is the program */
 }
 
-/* What a program of Go allocates, and its end, pass by every library: this is said at its start. */
+/* Says at the start of a program of Go that it is not seen: its allocations and its end pass by
+   every library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
@@ -121,7 +123,7 @@ static void name_go(void) {
         say(line);
 }
 
-/* Of several threads that end the program at once, the others wait for the report. */
+/* Returns 1 to one of the threads that end the program. The others wait for its report. */
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
@@ -138,8 +140,8 @@ static int is_first_to_finish(void) {
     return 0;
 }
 
-/* A reader that is gone, a limit on files or a terminal in the foreground of another must not
-   change how the program ends. */
+/* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
+   terminal that another program has: they must not change how this program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
@@ -153,18 +155,18 @@ static void report(void) {
         name_places(want.symbols == 1 ||
                     (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
     write_report();
-    for (i = 0; i < 3; i++) { /* those of ours are taken; one that waited before stays */
+    for (i = 0; i < 3; i++) { /* our signals are taken off; one that waited before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Writes the last report. A thread that is to be cancelled ends the program all the same. */
+/* Writes the last report. A request to cancel the thread waits until it is written. */
 static void report_last(void) {
     int cancel;
     if (inside) return;
-    inside = 1; /* from here on: a signal must not wait for the report that it interrupts */
+    inside = 1; /* set from here on: a signal must not wait for the report that it interrupts */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
         report();
@@ -173,7 +175,8 @@ static void report_last(void) {
     (void)pthread_setcancelstate(cancel, NULL);
 }
 
-/* Ends the program; of the signal that came meanwhile, if one did. */
+/* Writes the last report when the program ends. If a signal came meanwhile, the program dies of
+   it. */
 static void finish(void *unused) {
     void (*serve)(void);
     (void)unused;
@@ -184,7 +187,7 @@ static void finish(void *unused) {
 
 static void finish_quickly(void) { finish(NULL); }
 
-/* Ends a process without its destructors, as forked children like to: the report comes first. */
+/* Writes the report before a process ends without its destructors, as forked children often do. */
 EXPORT void _exit(int status) {
     if (getpid() == self) finish(NULL);
     real.exit(status);

@@ -2,26 +2,27 @@
 
 /* --------------------------------------------------------------- signals and the clock -- */
 
-/* A report is written in the handler, if the interrupted thread is outside MemLord and so outside
-   malloc; else where that thread, or another, next leaves it. */
+/* A report is written in the handler if the interrupted thread is outside MemLord, and so outside
+   malloc. Else it is written when this thread, or another one, next leaves MemLord. */
 
 /* What asks for a report, and what it may take. */
 static struct {
-    int asked;      /* by MEMLORD_SIGNAL */
-    int killer;     /* the signal that the program dies of; 0: none yet */
-    int64_t until;  /* ms: then it dies, report or not; INT64_MAX: never */
-    int64_t every;  /* ms: MEMLORD_EVERY; 0: never */
-    int64_t next;   /* ms: when the next of those is due */
+    int asked;      /* 1: the signal of MEMLORD_SIGNAL has come */
+    int killer;     /* the signal that the program dies of; 0: none has come */
+    int64_t until;  /* when the program dies at the latest, in ms; INT64_MAX: never */
+    int64_t every;  /* MEMLORD_EVERY in ms; 0: it is not set */
+    int64_t next;   /* when the next report of MEMLORD_EVERY is due, in ms */
     int has_timer;
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* a call of malloc takes no longer, unless a handler left it by longjmp */
+#define CALL_MS 2000 /* the longest that a call of malloc takes, unless a handler left it by
+                        longjmp */
 
-/* Non-zero in fork, which holds the locks of the ledger and of malloc. */
+/* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
 static __thread int forking __attribute__((tls_model("initial-exec")));
 
-/* The signals whose default is to end the program, and which are to leave a report. */
+/* The signals whose default ends the program, and after which a report may be wanted. */
 static struct {
     const char *name;
     int number, watched;
@@ -46,7 +47,7 @@ static void set_handler(int number, handler with) {
     (void)change_action(number, &action, NULL);
 }
 
-/* Dies of a signal, for the parent to see. */
+/* Dies of a signal, so that the parent sees which one it was. */
 static void die_of(int number) {
     sigset_t only;
     set_handler(number, SIG_DFL);
@@ -57,7 +58,7 @@ static void die_of(int number) {
     real.exit(128 + number);
 }
 
-/* Has the signal sent again after so long, to end what hangs. */
+/* Has a signal sent again after so many ms, which then ends a report that hangs. */
 static void limit_time(int number, int ms) {
     struct sigevent event;
     struct itimerspec in;
@@ -72,7 +73,8 @@ static void limit_time(int number, int ms) {
     if (due.has_timer) (void)timer_settime(due.timer, 0, &in, NULL);
 }
 
-/* Only the signal itself may interrupt the last report: it is sent again when time is up. */
+/* Writes the last report and dies of a signal. Only this signal may interrupt the report: it is
+   sent again when time is up. */
 static void end_by(int number) {
     sigset_t others;
     (void)sigfillset(&others);
@@ -83,8 +85,9 @@ static void end_by(int number) {
     die_of(number);
 }
 
-/* Writes the report that a program wants that goes on. Answers 0 while another thread writes one:
-   that one looks again. seq_cst: the flag is set before `finished` is read, here and there. */
+/* Writes a report of a program that goes on. Returns 0 if another thread writes one: that thread
+   then looks whether one more is asked for. seq_cst, in both threads: the request is stored
+   before `finished` is read. */
 static int report_meanwhile(void) {
     int idle = 0, cancel;
     if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -96,7 +99,7 @@ static int report_meanwhile(void) {
     return 1;
 }
 
-/* Answers 1 to one thread, when the next report of MEMLORD_EVERY is due. */
+/* Returns 1 to one thread when the next report of MEMLORD_EVERY is due. */
 static int is_next_due(void) {
     struct timespec t;
     int64_t now, next = __atomic_load_n(&due.next, __ATOMIC_RELAXED);
@@ -118,7 +121,7 @@ static void serve_due(void) {
         inside = 1;
         wrote = report_meanwhile();
         inside = 0;
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is asked for now finds it outside */
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a later signal finds the thread outside */
         if (!wrote) break;
     }
     killer = __atomic_load_n(&due.killer, __ATOMIC_RELAXED);
@@ -143,13 +146,14 @@ static void on_request(int number) {
     errno = before;
 }
 
-/* Time is up: the interrupted thread never left malloc, or the report was not done. */
+/* Dies without a report: the interrupted thread has not left malloc in time, or the report took too
+   long. */
 static void give_up(int number) {
     say("memlord: no report: a signal came in malloc, or time was up\n");
     die_of(number);
 }
 
-/* The default action, after a report. The first signal is the one the program dies of. */
+/* Handles a signal that ends the program: it dies of the first such signal, after a report. */
 static void on_kill(int number) {
     int before = errno, none = 0;
     if (getpid() != self || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 2) die_of(number);
@@ -162,8 +166,8 @@ static void on_kill(int number) {
     errno = before;
 }
 
-/* To the program, the default is still there. The first process of a container is watched for
-   none: it does not die of a default. */
+/* Shows the program the default in place of our handler. In the first process of a container no
+   signal is watched: such a process does not die of a default. */
 static handler shown(handler there) { return there == on_kill ? SIG_DFL : there; }
 
 static handler given(int number, handler wanted) {
@@ -180,7 +184,8 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
     if (action) {
         changed = *action;
         changed.sa_handler = given(number, action->sa_handler);
-        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* a small one */
+        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* it may be too small
+                                                                               for a report */
     }
     failed = change_action(number, action ? &changed : NULL, old);
     if (!failed && old) old->sa_handler = shown(old->sa_handler);
@@ -221,8 +226,8 @@ static void let_signals(void) {
     if (!inside) leave();
 }
 
-/* The child was sent none of the signals, and has none of the timers. Before `self` is its own, a
-   signal ends it as if nothing were loaded. */
+/* Forgets in a forked child what was asked for: none of the signals was sent to the child, and it
+   has no timers. Until `self` is the child, a signal ends it as if this library were not loaded. */
 static void signals_forked(void) {
     due.asked = due.killer = due.has_timer = 0;
     due.until = INT64_MAX;
@@ -233,7 +238,7 @@ static void signals_forked(void) {
     let_signals();
 }
 
-/* MEMLORD_REPORT_ON: names with commas between them. */
+/* Reads MEMLORD_REPORT_ON: names of signals with commas between them. */
 static void read_killers(const char *names) {
     while (*names) {
         size_t i, length = strcspn(names, ",");

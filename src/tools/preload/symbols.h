@@ -2,10 +2,11 @@
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
-/* Names are dladdr's, and those of debug information where symbolize, a program beside this
-   library, finds any. It takes the time of a process: so it runs for those that took longer. */
+/* Names come from dladdr, and from debug information if symbolize, a program beside this library,
+   finds any. To run it takes as long as a short process, so it runs only for processes that took
+   longer. */
 
-#define TOP_SITES 200 /* of each order */
+#define TOP_SITES 200 /* how many sites are named, of each order */
 #define MAX_PLACES 4096
 #define LONG_RUN_MS 1000
 
@@ -14,15 +15,17 @@ static struct {
         const memlord_site *site;
         memlord_place at;
     } place[MAX_PLACES];
-    size_t count, asked; /* those asked for by an earlier report come first */
-    char text[1 << 20]; /* what is asked, then what is answered; what has no room stays as it was */
+    size_t count, asked; /* how many there are; how many of these an earlier report has asked for,
+                            which come first */
+    char text[1 << 20]; /* the questions, and later the answers; a place without room keeps its
+                           name */
     size_t length;
 } ask;
 
 static struct {
     char path[2][PATH_MAX + 32]; /* where it is built, and where it is installed */
-    int64_t born;                /* of this program, ms since 1970 */
-    int64_t began_ms;            /* of this process: a forked child is one of its own */
+    int64_t born;                /* when this program began, in ms since 1970 */
+    int64_t began_ms;            /* when this process began; that of a forked child is its fork */
 } symbolize;
 
 static void begin_symbols(void) { symbolize.began_ms = now_ms(); }
@@ -44,10 +47,10 @@ static void find_symbolize(void) {
         (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
 }
 
-/* Of the C++ library of the program; NULL: it has none. */
+/* The function of the program's C++ library; NULL: the program has none. */
 static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
 
-/* The function of a return address, if what was there is there now; else "". */
+/* Returns the function of a return address; "" if another module is there by now. */
 static const char *symbol_at(void *address, const memlord_place *was) {
     memlord_place now;
     Dl_info info;
@@ -57,7 +60,7 @@ static const char *symbol_at(void *address, const memlord_place *was) {
     return dladdr((char *)address - 1, &info) && info.dli_sname ? info.dli_sname : "";
 }
 
-/* Rust's names end in a hash. */
+/* Names a site by a demangled name. Names of Rust end in a hash, which is left out. */
 static void rename_mangled(const memlord_site *site, const char *function) {
     char *plain = strncmp(function, "_Z", 2) ? NULL : demangle(function, NULL, NULL, NULL);
     size_t length = plain ? strlen(plain) : 0;
@@ -69,14 +72,15 @@ static void rename_mangled(const memlord_site *site, const char *function) {
     free(plain);
 }
 
-/* Answers 0: it is there already, or has no file: the vdso, code that was made at run time. */
+/* Adds a place to ask for. Returns 0 if it is there already, or has no file, as the vdso and code
+   that was made at run time have none. */
 static int add_place(const memlord_site *site, memlord_place *at) {
     char *to = ask.text + ask.length;
     size_t i, room = sizeof ask.text - ask.length;
     int n;
     if (ask.count == MAX_PLACES || memlord_site_place(lord, site, at) || at->module[0] != '/')
         return 0;
-    for (i = 0; i < ask.count; i++) { /* the ledger has a text once */
+    for (i = 0; i < ask.count; i++) { /* equal texts are one pointer in the ledger */
         const memlord_place *other = &ask.place[i].at;
         if (other->offset == at->offset && other->module == at->module &&
             other->build_id == at->build_id)
