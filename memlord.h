@@ -19699,9 +19699,9 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log of a
-   failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
-   row, one at a time. */
+/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log
+   of a failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and
+   services/stats. Locks: row, one at a time. */
 
 /* The record that lists show for the balance of a device's arena, which no block and no site
    holds. */
@@ -19709,8 +19709,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the
-   arena that has none (by site: all of it). */
+/* What holds bytes of a device: a tag or a site; the blocks that have no tag or site; or the
+   arena. In a list by tag the arena has only its bytes without a tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -25041,7 +25041,7 @@ static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t firs
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* > rows: added since */
+        if (!home || home == row || home > rows) continue; /* > rows: added since the capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -25069,7 +25069,7 @@ static MLI_COLD void mli_leak_lines_add(mli_leak_sites *s, int book) {
                                   offsetof(mli_leak_site, bytes));
     }
 }
-/* Finds the listed site of each of the first n groups. */
+/* Notes for each of the first n groups which listed site it belongs to. */
 static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_table *groups,
                                             size_t n) {
     size_t i;
@@ -25100,7 +25100,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since the
+                                                                             capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -25121,7 +25122,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
     }
-    if (noted != line->blocks) /* some are in no group */
+    if (noted != line->blocks) /* some of its blocks are in no group */
         line->devices = line->tags = line->scopes = 0;
     if (line->is_site || !line->subject) return;
     line->tag = (const char *)line->subject;
@@ -25335,7 +25336,8 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since the
+                                                                            capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -25395,8 +25397,8 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
     line->bytes += bytes;
     line->blocks++;
 }
-/* Moves the largest streams to the start of their table, the largest first; of two of one size the
-   one of the lower number. */
+/* Moves the largest streams to the start of their table, the largest first. Of two streams of one
+   size the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
     for (i = 0; i < MLI_STREAMS; i++) {
@@ -25427,7 +25429,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending blocks are
+                                                                            freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -26123,9 +26126,9 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     return NULL;
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. In place of a tag stands "untagged" or
-   "arenas", if these hold more; not "untagged" where nothing else could. Writes nothing if
-   nothing is worth it. */
+   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
+   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
+   mli_holder_tells. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -26218,8 +26221,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
-   decides; among equal kinds their number, or the bytes that were lost. */
+/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
+   decides. Of one kind the number decides or, if bytes were lost, these. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -26500,9 +26503,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
-      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
-      the scopes; then the return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
+      for each device: for blocks without a site, for its arena, and for bytes that are no longer
+      live. Then come the scopes, and then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -26884,7 +26887,7 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
+        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -26932,8 +26935,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
-      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
+/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
+      index into "modules". "frames" has only the frames of stacks that are listed -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -27037,8 +27040,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope: one thread scope after the other, the oldest
-   invocation first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
+   first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -27343,8 +27346,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
-      rows behind them -- */
+/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+      of sites, and then the rows of tags -- */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -27370,9 +27373,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event before.
-   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
-   event of a scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event
+   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+   brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -28095,7 +28098,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 #define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
 
-/* The lines of each list on the first screen. */
+/* The most lines of each list on the first screen. */
 enum {
     MLI_FIRST_PHYS = 2,
     MLI_FIRST_TAGS = 3,
@@ -28163,9 +28166,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
-   before the column. */
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into the column. If there are none, it is the live bytes of the last snapshot before
+   the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -28245,7 +28248,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
+   their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes, cut;
@@ -28264,8 +28268,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
-                                                  picked */
+            mli_put_str(r->o, "           -"); /* not known: some live blocks may
+                                                  not have been picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -28294,8 +28298,8 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes a line for a device with pending bytes, which the host has freed but which still count;
-   one for a device that collected; one for a device that ran out of memory. */
+/* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
+   which still count; if it collected; and if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -28318,8 +28322,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
-   been those that report the pool. */
+/* Writes a line for a device on which the host reported a pool of its own. The line has refused
+   calls, too, because they may have been calls that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -28337,8 +28341,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
-   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc". Leaves out a
+   rate of which nothing was counted, and the hit rate, which is in the line of the pool. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -28354,7 +28358,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
 }
 
 /* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line for the lifetimes of blocks. */
+   start, and a line of the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -28675,7 +28679,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Labels are not names, so they are not cut. */
+/* Writes the labels of the ledger. They are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -28903,19 +28907,20 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
-                              one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
+                                 of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
+    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
+                             its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
-    char *memo;            /* a flag for each tag row, and behind them one for each frame: 1: the
-                              memo of the pickle has the item */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
+    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
+                              memo of the pickle has it */
     uint64_t items, parts; /* how many items were written so far: segments or events of a device;
                               parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -28960,9 +28965,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
-   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a
+   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
+   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
+   number 0. A space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -28970,9 +28976,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a format says. A run of letters and _ is a word, which is written by the memo; %ju is
-   a uint64_t, %s a string, and any other character an operation of mli_viz_code. Requires: `form`
-   is a literal; the formats have fewer than MLI_VIZ_WORDS words in all. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
+   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
+   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -28995,8 +29001,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
-   mli_viz_list_end ends the last one. */
+/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
+   begins the next one. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -29004,8 +29010,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
-   writes the item and passes its number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
+   none: then the caller writes the item and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -29018,7 +29024,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. Without a site it begins with a scope. */
+/* Writes the stack of a block. That of a block without a site begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -29093,8 +29099,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
-   a moment later. */
+/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
+   map, which was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -29116,7 +29122,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. An event without a block has its own number in `addr`. */
+/* Writes an event. For an event without a block, `addr` is a number of its own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -29163,7 +29169,8 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give blocks without a category that of the last event. */
+/* Writes the events of a device. The last one has the category "unknown", because viewers give
+   blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -29751,7 +29758,8 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* NULL, or the innermost frame */
+    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+                         part */
     uint64_t bytes;
 } mli_folded_line;
 typedef struct mli_folded_writer {
@@ -29905,19 +29913,19 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto).
-   Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
-   the sites, which a comment says. Labels give the device and, if there is one, the tag and the
-   part: the bytes of a part are a sample of their own, and a part is no object. The scopes that a
-   block was allocated in are the callers of its site. Without a site a block is "(unknown)"; the
-   balance of an arena is "(arena)". Functions and locations are numbered as frames. Strings are
-   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
-   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
-   The location of a return address has the module as its mapping, and the address in the module's
-   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
-   addresses to another. A mapping says that it has no functions, so that pprof looks for better
-   names and lines in the file. -- */
+      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
+      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
+      are samples themselves, its numbers are shares of those of the site, and a comment says so.
+      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
+      sample of their own, in which no object counts. The scopes that a block was allocated in are
+      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
+      "(arena)". Functions and locations have the numbers of frames. The strings are
+      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
+      the names of parts. The comments are the anomalies and drops, of all devices and of each:
+      go tool pprof -comments. The location of a return address has the module as its mapping, and
+      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
+      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
+      for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -29928,10 +29936,11 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* so far */
+    uint64_t strings; /* how many strings are written */
 } mli_pprof_writer;
 
-/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+/* The functions below write fields of a protocol buffer
+   (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
     mli_put_le(o, v, 1);
@@ -29974,7 +29983,7 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of a part's name; 0: none. */
+   `part` is the number of the string that names a part; 0: the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned live, uint64_t count,
                                       uint64_t bytes) {
@@ -30005,7 +30014,8 @@ static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t al
     if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
-/* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
+/* Writes a location and its function, which both have the number `id`. `file` is the number of a
+   string. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
                                         const mli_frame_name *f) {
     const uint64_t function[] = {id, name, 0, file};
@@ -30020,8 +30030,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
-   first one for the program, so the executable comes first, and then the others. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
+   the first one for the program, so the executable comes first. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -30110,32 +30120,32 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it).
-   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them; where stacks are samples, from their shares. First come the freed allocations of each
-   stack or site, all of their average size, the last with what remains; then the live blocks. So
-   the calls, the bytes at the peak and the leaks (live blocks) are the ledger's own; times are not,
-   and no call is temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the
-   number of each stack shrinks by the same factor, to 1 at least, and a comment says so. Bytes that
-   no call allocated are frees of minus so many: those of arenas, of blocks that were live at the
-   last reset or that a realloc made, and before the last call those from the live bytes up to the
-   peak, which are freed again: which allocations they were is not known. Modules are devices; those
-   of stacks are the real ones. Without stacks the scopes that a live block was allocated in are its
-   callers. Parts are left out, as each would be another allocation. Anomalies and drops are
-   comments. -- */
+      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
+      writer makes a sequence from them or, if stacks are samples, from their shares. First come
+      the freed allocations of each stack or site. All have their average size; the last one has
+      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
+      which are the live blocks, are those of the ledger. Times are not known, and no call is
+      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
+      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
+      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
+      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
+      call come those that were live at the peak and are no longer; they are freed again, as it
+      is not known whose they were. Modules are devices; in stacks they are the real ones.
+      Without stacks the scopes that a live block was allocated in are its callers. Parts are
+      left out, as each would be another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
-   allocated, for each of the two walks that write these. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
+   once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
-                          while there is none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
+                          it is not written yet */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
@@ -30168,7 +30178,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings were written so far. */
+   *strings: how many strings are written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -30211,8 +30221,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
-   live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
+   that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -30220,7 +30230,8 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
+                                                                estimates, which need not add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
         (void)mli_heap_info(w, bytes, trace); /* to free them */
@@ -30257,7 +30268,7 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Scales the number of a trace's freed allocations down, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -30302,7 +30313,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+/* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
    others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
@@ -30351,7 +30362,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -30418,7 +30429,8 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
+                         at the end */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
@@ -30501,15 +30513,15 @@ static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlo
         mli_put_u64(o, v);
     mli_put_str(o, "\n");
 }
-/* Writes a family with one sample, of the whole ledger. */
+/* Writes a family with one sample, which is of the whole ledger. */
 static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
     mli_prom_head(w->x.o, name, help);
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes one family a statistic, with a sample a device: the format wants a family in one
-   contiguous group. UINT64_MAX means unknown, and gets no sample. */
+/* Writes a family for each statistic, with a sample for each device: the format wants all samples
+   of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -30552,7 +30564,7 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
-/* A family with one sample a line of a list. */
+/* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
     char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
@@ -30602,7 +30614,8 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+   lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
@@ -30621,7 +30634,7 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
    tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
@@ -30817,18 +30830,18 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
-      by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
-   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
-   under the new tag from the beginning. The counter has a sample whenever its level has moved by
-   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
-   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
-   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
-   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
-   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
-   snapshots and ring are each in the order of their time. Anomalies and drops are in
-   "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
+      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
+      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
+      the live bytes of the device. If a block's tag was changed, its bytes count under the new
+      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
+      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
+      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
+      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
+      begins in the ring is an async slice. A block that is still live ends with the file; its
+      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
+      X events, then the events of the ring. Snapshots and the ring are in order of time.
+      Anomalies and drops are in "otherData". -- */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -30837,11 +30850,12 @@ typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
     int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+       now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by thread number: open scopes */
-    uint32_t threads;     /* entries of `depth` */
+    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
 /* Writes the beginning of an event, up to its name. */
@@ -30852,7 +30866,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
+/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
+   repeats the name. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -30963,8 +30978,8 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
         mli_trace_counter(w, dev, e->ns);
 }
 
-/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
-   slice, e ends it, n is an instant in it. */
+/* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
+   begins the slice, e ends it, n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -31041,7 +31056,8 @@ static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     }
 }
 
-/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
+/* Ends all open scopes and blocks at the time of the report, and writes a last sample of each
+   device. */
 static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     uint64_t i, now = w->x.r->uptime;
     for (i = 0; i < w->threads; i++)
