@@ -209,6 +209,22 @@ static void so_it_is_of_small_blocks(void **state) {
     assert_in_range(peak_of_8(test_lord(state), 128, mib / 8 / 128), mib - mib / 64, mib);
 }
 
+/* Each thread that comes asks the others to publish, in the middle of their calls. */
+static void threads_may_come_while_others_allocate(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < 60; i++) {
+        memlord_desc desc;
+        memlord *lord;
+        memset(&desc, 0, sizeof desc);
+        desc.flags = MEMLORD_FLAG_NO_ENV;
+        assert_ok(memlord_create(&desc, &lord));
+        climb_and_descend(lord, 100);
+        assert_ok(memlord_verify(lord));
+        memlord_destroy(lord);
+    }
+}
+
 static void *reset(void *lord) {
     memlord_reset((memlord *)lord);
     return NULL;
@@ -560,6 +576,7 @@ int main(void) {
         TEST(of_two_threads_the_peak_is_low_by_4_kib_at_most),
         TEST(of_8_threads_the_peak_is_low_by_a_64th_at_most),
         TEST(so_it_is_of_small_blocks),
+        TEST(threads_may_come_while_others_allocate),
         TEST(nor_by_more_after_a_reset_on_another_thread),
         TEST(no_reader_sees_a_higher_peak_while_a_thread_publishes),
         TEST_EXACT(no_reader_sees_a_higher_peak_while_a_thread_publishes),

@@ -51,18 +51,18 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
-/* Returns the dev of a device that has a direct index and was seen; else 0. The acquire pairs with
-   the release in mli_device_add_locked. */
+/* Returns the dev of a device that has a direct index; 0: the device has no direct index, or no dev
+   yet. The acquire pairs with the release in mli_device_add_locked. */
 static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
     return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
 }
 
-/* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
+/* Returns the dev of a device; 0: the device has none yet. The acquire pairs with the release in
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the storage of phys i: 0 is that of cpu, pinned and mapped, i is device i's own. A device
-   that shares another phys leaves its own unused. */
+/* Returns the record of phys i. Phys 0 is that of cpu, pinned and mapped; another i is the phys of
+   the device with dev i. If a device is at another phys, its own is unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
 /* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
@@ -77,7 +77,7 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
-   caller is inside the ledger's own call of the host's allocator. */
+   ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
 /* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and

@@ -1,7 +1,7 @@
 /* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
-   its changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
-   shard, then bucket. */
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
+   counts its changes of the table before it leaves. bench/README.md has the measurements that led
+   to this shape. Locks: shard, then bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -13,8 +13,8 @@
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage of the host: an address, or a handle, which is
-   smaller. Fields of the words start at the lowest bit.
+/* A block in the map. Its key is the storage that the host gave: an address or, below 1 <<
+   MLI_HANDLE_BITS, a handle. The fields of the words, from the lowest bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -37,7 +37,7 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
     return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
 }
 
-#define MLI_HAS_SIDE ((uint64_t)1) /* the bit of word2: it is the address of a side record */
+#define MLI_HAS_SIDE ((uint64_t)1) /* 1: word2 is the address of a side record, plus 1 */
 #define MLI_SITE_ROWS_MAX 0xfffffu
 #define MLI_TAG_ROWS_MAX 0xffffu
 #define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
@@ -50,7 +50,7 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
 #define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
-/* Returns the word2 of a block without a side record. Row 0 is none. */
+/* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
@@ -76,10 +76,11 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
-#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
+#define MLI_PROBE_MAX 16 /* the buckets of a window: the home and the 15 buckets after it */
 
-/* header: bytes 0..4 the prints of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
-   bits; bit 63 the lock. A print is a byte of the key's hash, and odd. */
+/* Bytes 0 to 4 of the header are the prints of the slots; a print of 0 means that the slot is
+   vacant. Bits 40 to 55 are four overflow counts of 4 bits. Bit 63 is the lock. A print is a byte
+   of the key's hash with its lowest bit set. */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -121,10 +122,10 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
-   bit where the print of the lowest such slot begins in the header. The version with vectors takes
-   as many instructions as the other, but half the registers. The number of free registers limits
-   how far ahead a processor executes. */
+/* mli_print_match returns a mask of the slots that have a print. mli_print_match_bit returns where
+   the print of the lowest such slot begins in the header. The version with vectors takes as many
+   instructions as the other, but half the registers, and the number of free registers limits how
+   far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -154,8 +155,8 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-/* Tries to take a bucket's lock; 1: taken. Uses only the lock bit of the old header, so that x86
-   needs one locked instruction. */
+/* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
+   header, so that one locked instruction of x86 is enough. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -166,23 +167,23 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
    uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
    nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
-   blocks of one thread are in shards, and so in cache lines, of its own.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. So
+   the blocks of one thread are mostly in shards that no other thread uses, and in cache lines of
+   these.
 
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
-   the atomic read-modify-writes that it does without would double the cost of a call. The first
-   call of another thread makes the shard shared for good. There a thread locks each bucket that it
-   uses.
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores;
+   atomic read-modify-writes would double the cost of a call. The first call of another thread makes
+   the shard shared for good. In a shared shard a thread locks each bucket that it uses.
 
    A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
    that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
+   and waits until no thread is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
-   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
-   after. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles, of which only 1024 are in one shard. On 64 bits the
+   bound is 4 MiB, because a program that is not position independent begins there, and its heap
+   follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -197,8 +198,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. For a handle it mostly returns another shard than the handle's:
-   see mli_shard_of. */
+/* Returns the shard of an address. For a handle this is mostly another shard than mli_shard_of
+   returns. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -242,16 +243,16 @@ typedef struct mli_home {
     uint64_t next;         /* the header to store */
 } mli_home;
 
-/* Finds the home of a key, and returns its header. The prefetch is of the bucket's second cache
-   line. */
+/* Finds the home of a key, and returns its header. Prefetches the second cache line of the
+   bucket. */
 static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
     home->hash = mli_hash(key);
     home->bucket = mli_home_bucket(s, home->hash);
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters the shard of an address that this thread owns, and begins at the home. 0: the thread does
-   not own the shard, and has left. */
+/* Enters a shard that this thread owns, and begins at the home of a key. Returns 0 if the thread
+   does not own the shard; it has then left. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -260,9 +261,9 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     mli_shard_leave(t);
     return 0;
 }
-/* Finds a slot for a new key in its home, and sets `next` to the header with its print. NULL: a
-   print matches, an entry overflowed, or no slot is vacant: the key may be live, here or further
-   away. */
+/* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
+   NULL: the key may be live, in the home or in a later bucket, because a print matches or an entry
+   overflowed; or no slot is vacant. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -274,9 +275,8 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Finds a key in its home if the first entry whose print matches has the key. Sets `next` to the
-   header without that entry. NULL: that entry has another key, or none matches. Does not compare
-   the type. */
+/* Returns the first entry in the home of a key whose print matches, if that entry has the key; else
+   NULL. Sets `next` to the header without the entry. Does not compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -295,8 +295,9 @@ static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters as mli_home_enter_own does, or enters a shared shard and locks the home. 0: another thread
-   owns the shard or holds the bucket, or there is no table; this thread has left. */
+/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key; in a
+   shared shard locks the home. Returns 0 if another thread owns the shard or holds the bucket, or
+   if the shard has no table; this thread has then left. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -313,7 +314,7 @@ static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli
     mli_shard_leave(t);
     return 0;
 }
-/* Unlocks a home that was not changed, and leaves the shard. */
+/* Unlocks a home that the caller has not changed, and leaves the shard. */
 static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
     mli_home_store(home);
@@ -329,7 +330,7 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
    bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
    only an acquire may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
-/* Enters a shard by a store or an exchange, as this thread has to. */
+/* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
         return mli_shard_enter_by_exchange(t, s);
@@ -356,8 +357,8 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
-/* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
-   table and was not stopped. */
+/* Stops a shard, so that the caller can read all of it, and keeps its lock. Returns 0 if the shard
+   has no table: then it is not stopped, and the lock is not held. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
 /* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
    mli_shard_enter_by_store. */
@@ -372,18 +373,18 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord);
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first one. `size` is the size of the table that the caller
-   found too small: if another thread has replaced that table, nothing is left to do and 0 is
-   returned. The new table is a fifth to a third larger, and is allocated before the shard is
-   stopped. Only threads that use this shard wait. -1: no memory, or no table has room. Requires:
-   the caller is not inside. */
+/* Gives a shard a larger table, or its first table. `size` is the size of the table that the caller
+   found too small. If another thread has replaced that table, does nothing and returns 0. The new
+   table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
+   that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
+   entries. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
-/* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
-   equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
-   to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller is inside. */
+/* Returns 1 if the shard should have a larger table, because too many entries are outside their
+   home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
+   shard, so that shards of equal blocks do not all grow at once, and one shard can use the memory
+   that another has returned. In a small ledger the bound is 2 to 64: it can spare the memory, and
+   almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for keys that the home bucket does not decide -- */
@@ -393,31 +394,34 @@ typedef struct mli_probe {
     uint64_t key, hash;
     mli_bucket *home;
     mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL: none was found, or none was
-                            wanted */
-    unsigned bucket;     /* the bucket of `entry`, or else of `room`: 0 is the home */
-    uint64_t header;     /* the header to store there: without the entry, or with the new one */
-    unsigned held;       /* buckets probed, from the home on; locked if the shard is shared */
-    int shared, inside;
+    mli_entry *room;     /* the first vacant slot for the key; NULL: there is none, or the caller
+                            did not want one */
+    unsigned bucket;     /* the bucket of `entry` or, if that is NULL, of `room`; 0: the home */
+    uint64_t header;     /* the header to store in that bucket: without `entry`, or with the new
+                            entry in `room` */
+    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
+                            thread has locked them */
+    int shared;          /* 1: the shard is shared */
+    int inside;          /* 1: the thread is inside the shard */
 } mli_probe;
 
-/* Starts a probe at the home bucket of a key. In a shared shard the caller locks that bucket before
-   it looks into it. */
+/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
+   looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
-   locked. */
+/* Starts a probe of an address after mli_home_enter, which in a shared shard has locked the
+   home. */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a type, bucket by bucket. The probe has begun at the home. It stops
-   at the key, or where no entry of this hash lies further away and, with `want_room`, a vacant slot
-   was found. A slot behind a bucket whose overflow count is full cannot be used. 0: done. -1:
-   another thread holds a later bucket, and the caller must leave: a thread waits only for the lock
-   of a home, so waiters form no cycle. */
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
+   key; or where no entry of this hash is in a later bucket and, with `want_room`, a vacant slot was
+   found. A slot behind a bucket whose overflow count is full cannot be used. Returns 0. Returns -1
+   if another thread holds a later bucket; the caller must then leave. A thread waits only for the
+   lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks: another thread may overwrite the entry's words from
-   then on. Requires: probe->entry is not NULL. */
+/* Erases the entry of a probe, and unlocks. From then on another thread may overwrite the words of
+   the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 
 /* Drops the bucket locks of a probe. */
@@ -426,9 +430,10 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
 /* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
-   shared first, and a table without room grows. 0: done, and the thread is inside, unless the shard
-   has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
+   live; with `want_room` mli_probe_insert can then insert it. A shard that another thread owns is
+   made shared first, and a table without room grows. Returns 0; the thread is then inside, unless
+   the shard has no table. Returns -1 if there is no memory; the thread is then not inside.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

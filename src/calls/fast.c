@@ -386,11 +386,13 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
+    /* other threads may have set further bits since: the next call serves those */
+    const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
     mli_home_probe(lord, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
+        !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
