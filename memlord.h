@@ -7073,69 +7073,73 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
    its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
-   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
-   starts or stops a helper: its state says so. No helper waits for another to end. */
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
+   the ledger's own. Only one thread at a time starts or stops a helper, and the state of the helper
+   says so. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
-#define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
-#define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
+#define MLI_THREAD_ID_FIRST 3    /* the smaller states of a shard are no thread's id */
+#define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
 
 enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
           MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
-    MLI_SPECIAL_TAG = 1,         /* it has a tag */
-    MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
+    MLI_SPECIAL_TAG = 1,         /* the thread is in a tag */
+    MLI_SPECIAL_ORPHAN = 2,      /* the record is the orphan record, whose cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters by an exchange;
-                                    never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is or was in a scope or on a stream; an alloc outside of both
-                                    clears the bit */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
-    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
-    MLI_SPECIAL_PUBLISH = 1024,  /* a row of the thread is shared by more threads now: its next call
-                                    publishes the cells that hold back too much */
+    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
+                                    exchange; the bit is never cleared */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets, off which its allocs come */
+    MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
+                                    of both clears the bit */
+    MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* the thread's allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: the next alloc draws again */
+    MLI_SPECIAL_PUBLISH = 1024,  /* more threads share a row with the thread now: its next call
+                                    publishes the cells that hold back more than their share */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
-                          MLI_SPECIAL_ACCOUNT, /* what its context asks for */
+                          MLI_SPECIAL_ACCOUNT, /* the bits that depend on the thread's context */
     MLI_SPECIAL_SERVED =
         MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
-/* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
+/* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
     const void *key; /* NULL: vacant */
     void *value;     /* a cell, a kept name or a thread scope */
     uint64_t bits;   /* for a row: its bits in word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
+#define MLI_CACHE_MIN 32   /* the homes of the first cache, which lies in the thread record; a home
+                              is an entry at which a look-up may begin */
+#define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
-/* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
-   one of its own, and memlord_context_swap exchanges contexts between threads and the host's
-   fibres. This struct has the members that keep their place while contexts are exchanged. A ticket
-   belongs to the context that reserved or adopted it, and names that context by its address. */
+/* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
+   a context of its own, and memlord_context_swap exchanges contexts between threads and the host's
+   fibres. This struct has the members that stay where they are while contexts are exchanged. A
+   ticket belongs to the context that reserved or adopted it, and names that context by its
+   address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
-    mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
-    struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
+    struct mli_span *spans; /* its outermost span, which is used again; NULL: not made yet */
+    mli_ptr thread;         /* mli_thread *: the thread in the context; NULL: none */
+    struct mli_thread *home; /* the thread whose own context it is; NULL: it is that of a fibre */
     uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the open tags around the innermost one */
 } mli_context;
 
-/* The part of a context that calls read. A thread record has the part of its present context by
+/* The part of a context that calls read. A thread record has this part of its present context by
    value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL: none */
     struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
-    uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
-                                        stream for it; birth_bits 0: not looked up */
+    uint64_t stream;                 /* the stream of its allocs; 0: none */
+    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0:
+                                        they were not looked up yet */
+    uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
     memlord_account account;         /* the account that its blocks are charged to; 0: none */
-    memlord_device account_device;   /* of that account */
+    memlord_device account_device;   /* the device of that account */
     uint32_t tag_depth;
     uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
                               of them */
@@ -7144,64 +7148,74 @@ typedef struct mli_current {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
-    uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* MLI_SPECIAL_...: the further work of a call */
-    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    mli_current now;        /* the context it is in */
-    mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
-    uint32_t cache_mask;    /* homes of the cache less 1 */
-    uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
+    mli_ptr inside;         /* the shard that the thread is inside: see books/map; NULL: none */
+    uint32_t id;            /* 3, 4, 5 ...: the state of the shards that the thread owns */
+    mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
+    mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
+                               an exchange */
+    mli_current now;        /* the part of the present context that calls read */
+    mli_cache_entry *cache; /* the cache, by open addressing; the last entry stays vacant */
+    uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
+    uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL:
+                                                 none */
+    mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks for the thread itself, which reads them without
-                                        an acquire and a header */
-    mli_ptr next;                    /* all records of the ledger; push only */
-    mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
-    struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
+    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, as the thread itself reads them:
+                                        without an acquire */
+    mli_ptr next;                    /* mli_thread *: the record that was made before this one */
+    mli_u64 owner;                   /* the number of the thread that has the record; 0: the record
+                                        is free, or is the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to; NULL: none
+                                        yet */
     struct memlord *lord;
-    mli_u64 detached, detached_bytes; /* how many blocks its reallocs took off the map, less those
-                                         put back, and their bytes; modulo 2^64. See
-                                         mli_detached_count */
-    uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
+    mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
+                                ended; modulo 2^64 */
+    mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
+    uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
-    uint64_t stack_random;   /* 0: it has not drawn yet */
+    int64_t stack_left;      /* the bytes until the thread's next sample; at most 0: the alloc is
+                                picked */
+    uint64_t stack_random;   /* the state of the thread's random numbers; 0: it has not drawn yet */
     uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
-    uint64_t taken_key;      /* the key of the last block that it had picked */
-    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
-    mli_context own;         /* its own context */
+    uint64_t taken_key;      /* the key of the last block that the thread had picked */
+    uint32_t taken_row;      /* the row of that block's stack; 0: the block has ended, or there was
+                                none */
+    uint32_t taken_type;     /* the device type of that block */
+    mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
 enum { /* mli_helper.state */
-    MLI_HELPER_NONE,  /* it has no thread */
-    MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
-    MLI_HELPER_RUNS,  /* its thread runs */
+    MLI_HELPER_NONE,  /* the helper has no thread */
+    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread */
+    MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves; `end` 1: at the end of the
-   ledger, or at the recorder's stop. It is reached by a pointer, so that a program without reports
+/* The function that writes a requested report, or what a recorder saves. `end` 1: the ledger ends,
+   or the recorder stops. Calls reach the function by a pointer, so that a program without reports
    need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
 enum {                        /* memlord.threads.alert: work for the end of a call */
-    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or records to sweep */
+    MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
+                              to sweep */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
-    MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
+    MLI_ALERT_POLLER = 8,  /* a device is new, and every device is to have a poller */
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
-    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
-                                                         near_threshold and check_requested */
+    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type: fences of that type are
+                              queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
+                                                         many flags near_threshold and
+                                                         check_requested are set */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
@@ -7211,8 +7225,8 @@ enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
-   the exchange in mli_thread_start. */
+/* Returns the thread record that was made last. mli_thread_next returns the one before it, so that
+   the two walk all records of a ledger. The acquire pairs with the exchange in mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -7220,26 +7234,26 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
-   lock: those past their exit hook, and those without memory for one. */
+/* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
+   it, under a lock: threads past their exit hook, and threads that found no memory for a record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
 
-/* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
-   and memlord_sites_enable may do so at the same time. */
+/* Sets or clears a bit of a thread's `special` mask. Several threads may do so at the same time. */
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
-/* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
-   on the orphan record always do: several threads share it, and one thread's knowledge of the bit
-   does not hold for the others. Requires: the registry lock; no other thread uses the record, but
-   for the orphan's. The exchange and the load are seq_cst: see mli_barrier_threads. */
+/* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
+   Calls on the orphan record always enter so: several threads share it, and what one of them knows
+   of the bit does not hold for the others. Requires: the registry lock; no other thread uses the
+   record, unless it is the orphan record. The exchange and the load are seq_cst: see
+   mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
-   a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
-   and pairs with nothing: a thread looks for the number that it stored itself, and others clear it
-   only after its end. */
+/* Returns the record of the thread with a number; NULL: the thread has none. The load is relaxed
+   and pairs with no store: a thread looks for the number that it stored itself, and other threads
+   clear that number only after its end. Requires: the number is not 0; a call on the ledger is in
+   progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
 /* Returns the record of the calling thread; NULL: it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
@@ -7248,43 +7262,46 @@ MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
    changes the mask. Seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
-/* Returns those of some bits that are set in the alert mask. */
+/* Returns those of the bits `bits` that are set in the alert mask. */
 static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.alert) & bits;
 }
-/* Returns those of some alerts that concern calls on a device. */
+/* Returns those bits of `alert` that concern calls on a device. */
 static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
     return alert & lord->threads.dev_alerts[dev];
 }
-/* Sets which alerts concern calls on a device: those of fences on devices of its type, and all
-   others. Requires: the dev is not published yet. */
+/* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
+   Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
-/* Adds to the number of flags near_threshold and check_requested that are set. */
+/* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
+   set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets the number of these flags. Requires: no other thread changes the mask. */
+/* Sets that number. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
-/* Returns those of some MLI_HOOK_... bits that are set. */
+/* Returns those of the bits `bits`, MLI_HOOK_..., that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
-/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+/* Sets or clears a MLI_SPECIAL_... bit of all threads of a ledger, but not of threads that register
+   later. */
 MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
-/* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
+/* Returns the number that reports give the thread record with an id. The orphan record has 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 
-/* Set and return the number of threads that the margins of bands allow for. A thread record above
-   it raises an alert. */
+/* Sets the number of threads that the margins of bands allow for. A thread record beyond that
+   number raises an alert. */
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
+/* Returns the number of threads that the margins of bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
 /* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
@@ -7295,7 +7312,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
-/* Writes the last report of a ledger, if it was to save any. */
+/* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
@@ -7303,36 +7320,37 @@ MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
-/* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
-   ends with mli_thread_put. */
+/* Returns the record of the calling thread; NULL: the call must pass through. A call that got a
+   record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began: gives back the orphan record. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
-/* Writes a requested report, unless another thread does or the caller is inside the host's
-   allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
-   it. The acquire pairs with the release that set the saver. */
+/* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
+   call. A request is a bit, because it may come from a signal; the thread that clears the bit
+   writes the report. The acquire pairs with the release that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
-   holds no lock and is not inside. */
+   holds no lock and is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
-/* Keeps the library of this code loaded from now on: a thread is to run it, or a ledger was made
-   that is never destroyed. Requires: no lock held. */
+/* Keeps the library that has this code loaded from now on, because a thread will run the code, or
+   because a ledger was made that is never destroyed. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts a helper that has no thread, unless *wish is `none` by now, because it is no longer
-   wanted. 0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
-   started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
+/* Starts the thread of a helper. Does nothing if *wish is `none` by now: then the helper is no
+   longer wanted. Returns 0 if the helper runs, another thread starts or stops it, or it is not
+   wanted. Returns 1 if no thread could be started: the state of the helper is then `failed`.
+   Returns -1 if the state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
 
 /* Stops a helper and joins its thread. Requires: the caller is not that thread. */
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
 
-/* Waits for `ms`, or until the helper is woken. 1: go on; 0: the helper must end. The time counts
-   from now: after a SIGSTOP the helper does not catch up on missed rounds. */
+/* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
+   1. The time counts from now: after a SIGSTOP the helper does not catch up on missed rounds. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
@@ -7351,7 +7369,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
+#define MLI_SWEEP_MIN 16u /* the least number of records for which a sweep is worthwhile */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -7461,8 +7479,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. Raises the alert
-   when the number of records in use makes a sweep for dead owners worthwhile. */
+/* Gives the calling thread a record: a free record, or else a new one. NULL: no memory. Raises the
+   alert if so many records are in use that a sweep for dead owners is worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -7471,7 +7489,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* that block was picked for the last owner */
+            t->taken_row = 0; /* the last owner, not this thread, had that block picked */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7484,8 +7502,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Disowns the records of a thread number in all ledgers. Their owner is a thread that has ended, or
-   the calling thread before its thread-local storage was freed. The next sweep frees them. */
+/* Disowns the records with a thread number in all ledgers. Their owner is a thread that has ended,
+   or the calling thread before its thread-local storage was freed. The next sweep frees them. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -7516,10 +7534,10 @@ static MLI_COLD int mli_process_started(void) {
         mli_spin_wait(&n);
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
-/* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   the exit hook of the thread has run, or no hook can be set (yet), or the thread belongs to
-   another process. A child of vfork is such a process: it shares this memory and this thread-local
-   storage, and the kernel tells it that all threads here have ended. */
+/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
+   no record: its exit hook has run, or no hook can be set (yet), or the thread belongs to another
+   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
+   and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -7537,10 +7555,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record when the thread-local one is of another ledger, or this is
-   the thread's first call. Returns NULL inside the ledger's own call of the host's allocator: the
-   call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
-   memory for a record. */
+/* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
+   thread's exit hook, or without memory for a record, returns the orphan record, locked. NULL: the
+   ledger's own allocator makes the call, which must pass through. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -8172,9 +8189,9 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
-   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
-   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside shard s; s NULL: inside any shard. The load of the list is
+   seq_cst and pairs with the exchange in mli_thread_start: a thread that is not on the list yet
+   sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -8188,7 +8205,8 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
+/* Stops a shard, whatever its state: keeps threads out, and waits until all that are inside have
+   left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
     MLI_REQUIRE(!mli_is_inside());
@@ -8244,8 +8262,8 @@ typedef struct mli_table {
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table that no other thread sees. -1: no bucket of its window has room, or
-   an overflow count on the way is full. */
+/* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
+   the entry's window has room, or if an overflow count on the way is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -8281,10 +8299,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
-   entries do not fit in `next`. -1: they will fit in no table: the old one is almost empty and yet
-   too small, so the keys were made to collide. The first table also gives the shard its owner, or
-   makes it shared if the record is the orphan's. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did; `next` is then the old table.
+   Returns 1 if the entries do not fit in `next`. Returns -1 if they will fit in no table: the old
+   table is almost empty and yet too small, so the keys were made to collide. With its first table
+   the shard gets an owner, or becomes shared if the record is the orphan record. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -8296,7 +8314,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     old.data = s->table;
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
-    if (!failed && next->count < old.size / 32) failed = -1; /* keys made to collide */
+    if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
         s->table = next->data;
         s->size = next->size;
@@ -8314,7 +8332,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
     mli_table next;
     uint32_t larger = size;
     unsigned i;
-    for (i = 0; i < 18; i++) { /* more steps would mean keys made to collide */
+    for (i = 0; i < 18; i++) { /* only keys made to collide would need more steps */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
         next.size = larger = mli_buckets_next(larger);
@@ -8338,7 +8356,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. */
+/* Makes a shard that another thread owns shared, for good. Stops the shard first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -8351,16 +8369,18 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
     mli_lock_drop(&s->lock);
 }
 
-/* -- buckets of a shared shard; the acquire of taking the lock pairs with the release of the header
-      that drops it -- */
+/* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
+   store of the header that drops it. */
+
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
-      keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
-      In a shared shard it locks each bucket it probes -- */
+/* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
+   shard is stopped. Probing changes no entry: the probe has the slot and the header to store, and
+   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
+   bucket that it probes. */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
@@ -8374,7 +8394,7 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
     probe->inside = 1;
 }
 
-/* Looks for the key of a probe in a bucket. 1: found and noted. */
+/* Looks for the key of a probe in a bucket. Returns 1 if it is there, and notes its slot. */
 static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
                                    uint64_t header, uint32_t type) {
     const uint64_t print = MLI_HASH_PRINT(probe->hash);
@@ -8417,9 +8437,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a change. Stores the header of a probe that found its slot; with by = 0 stores none. Adds
-   `by` to the overflow counts of the buckets before the slot, and to `displaced`. Unlocks all
-   buckets of a shared shard. The release pairs with the acquire of mli_bucket_try. */
+/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
+   the slot's bucket, unless `by` is 0. Adds `by` to the overflow counts of the buckets before that
+   one and, if there are any, to `displaced`. Unlocks all buckets of a shared shard. The release
+   pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -8466,7 +8487,8 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
+   again. */
 static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
                                      mli_probe *probe) {
     mli_probe_begin(probe, probe->shard, key, probe->shared);
@@ -8971,8 +8993,8 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     return published >= (int64_t)mli_u64_load(&w->check_above) ||
            published < (int64_t)mli_u64_load(&w->check_below);
 }
-/* Requests a band check after a publication, if a bound was reached or the peak is high enough that
-   the device's holders are to be noted. */
+/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+   the device's holders are to be noted again. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
@@ -8992,11 +9014,12 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+/* Raises the innermost span of the calling thread to the high of its cell. Returns the thread;
+   NULL: the thread is in no scope, or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
-                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+                    mli_cell_own_device(t, dev) == cell;
     if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
     return own ? t : NULL;
 }
@@ -9019,31 +9042,33 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+/* Returns the slack of a row: the bytes that its cells may hold back together. It is a 64th of the
+   peak, or 4 KiB if that is more. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
-   cell in use, else its share of the slack. */
+/* Returns the share of a cell of a row: the most bytes that the cell may hold back now. It is a
+   batch if no other cell of the row is in use, that is, has published. Else it is a part of the
+   slack, the same for each cell in use. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns how far a level may rise before it is published again: half of what its cell may hold
-   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
-   publication finds that its peak has risen by a 16th, and a small device must publish often enough
-   for that. */
+/* Returns the margin of a cell: how far its level may rise before it is published again. That is
+   half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
+   noted when a publication finds that the peak has risen by a 16th, and a device with little memory
+   must publish often enough for that. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among those in use of its row, before its first publication. The share of every
-   other cell of the row is smaller from then on, so their threads are asked to publish. The first
-   of them may hold back a batch: until it publishes, the row remembers it. */
+/* Counts a cell among the cells in use of its row, before its first publication. From then on the
+   share of the other cells in use is smaller, so the function asks their threads to publish. The
+   first cell of the row may hold back a whole batch until it publishes: row->first has it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9056,9 +9081,10 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
-   published since. A publication may add it to its own level: both are read while no cell
-   publishes, so their sum with the published bytes was live at that moment. */
+/* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
+   came into use. A publication of another cell adds them to the peak: the published bytes, the
+   level of that cell and these bytes were live together when this function read them. Requires: the
+   row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9070,11 +9096,10 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
-   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+/* Publishes a cell: adds to the row's published bytes so much, or takes off so much, that the cell
+   holds back `hold` bytes afterwards; and raises the row's peak. The level can then rise by the
    margin, or fall by `hold`, before the next publication. So the row is locked about once for each
-   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   half share that the level rises or falls. With a batch of 0 every call publishes, by a shared add
    and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -9130,7 +9155,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+/* Publishes a cell of the calling thread if its level may rise so far without a publication that
+   the cell would hold back more than its share. */
 static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
                                             mli_cell *cell) {
     uint64_t most;
@@ -9139,8 +9165,8 @@ static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t nu
     if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
         mli_cell_publish(lord, book, number, cell);
 }
-/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
-   present call counts, so that the level which the last call left behind is not missed. */
+/* Publishes the cells of a thread for devices and tags, because another thread has asked for that.
+   Runs before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -9155,8 +9181,8 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
-   counts both in and out never raise the level. The order of `out` and `level` is that of
+/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
+   the delta counts both in and out never raise the level. The order of `out` and `level` is that of
    mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
@@ -9172,8 +9198,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after the orphan's cell has counted it in place of the
-   thread's own: a rise lowers the level at which each span began. */
+/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted it in the
+   place of the thread's own cell. The level of the thread has not risen, so the function lowers the
+   level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -9188,9 +9215,9 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. It takes only the locks count and row, which may be taken
-   inside. */
+/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
+   the orphan record, which every row has from its start. Takes only the locks count and row, which
+   may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -9235,10 +9262,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
-   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
-   first cell has published since there were two. In the row of a site it may not have: then it
-   holds back a batch at most. */
+/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
+   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
+   slack. The first cell has published since there were two cells, and holds back at most half of
+   it. The first cell of a site is not asked to publish, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9259,7 +9286,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
+    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -9518,12 +9545,12 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *, interned */
 };
 
-/* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
-   are added under the cold lock and never removed or moved: the newest table takes them until it is
-   half full, then a new one of four times its size, up to MLI_INDEX_MAX. So growth copies nothing,
-   and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
+   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
+   until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
+   growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* pairs: 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table: 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -9566,13 +9593,13 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
 
-/* Returns how many bytes of a block an allocation by stb_ds takes, with its head and alignment. */
+/* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds from the first block of the table it works on. It cannot fail, because
-   mli_dict_room_locked has reserved all memory that the put takes. */
+/* Allocates for stb_ds, from the first block of the table that stb_ds works on. It cannot fail,
+   because mli_dict_room_locked has reserved all the memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -9654,17 +9681,19 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Return the bytes that stb_ds takes for an array of `capacity` items, and for a hash index, by the
-   formulas of stbds_arrgrowf and stbds_make_hash_index. */
+/* Returns the bytes that stb_ds takes for an array of `capacity` items, by the formula of
+   stbds_arrgrowf. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
+/* Returns the bytes that stb_ds takes for a hash index, by the formula of stbds_make_hash_index. */
 static size_t mli_dict_index_takes(size_t slots) {
     return mli_dict_takes(slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) +
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
+/* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
+   for it yet, else 0. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -9679,8 +9708,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
-   yet. */
+   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
+   yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -9695,7 +9724,8 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+/* Returns the item of a key; NULL: the table does not have the key. The pointer is valid until the
+   next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -9706,8 +9736,8 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 }
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
-   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
-   grow the index before it searches. */
+   the table needs memory first, and the caller tries again. Requires: the table does not have the
+   key, because stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10063,7 +10093,7 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
     return mli_dev(lord, d, dev);
 }
 
-/* What engines call a device type. */
+/* The names that engines have for a device type. */
 static const struct {
     char name[11];
     signed char type;
@@ -10081,7 +10111,8 @@ static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type; NULL: it begins with none. */
+/* Returns the rest of a text after the name of a device type; NULL: the text begins with no such
+   name. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
@@ -10271,8 +10302,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* the list of closed records; under the cold lock */
 };
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
@@ -10353,27 +10384,30 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account. NULL: it is closed, and no lock is held. */
+/* Locks an open account, and returns its record. NULL: the account is closed, and no lock is
+   held. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
     mli_lock_take(&b->lock);
     if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
-    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
 /* Returns the most bytes that an account may have by its limit. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+/* Returns 1 if an account may get `bytes` more. `now` is what the account has, with the bytes that
+   tickets hold; `most` is what it may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
 /* Takes bytes off a number, at most all that it has. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+/* Adds bytes to an account that may have `most` bytes. E_LIMIT: they do not fit, and none is
+   added. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -10497,7 +10531,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+/* Takes or drops the locks of all accounts. A fork needs them all, because a charge may run while
+   no thread is inside a shard. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -10580,7 +10615,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;
@@ -10746,7 +10781,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, and keeps its strings. MLI_AGAIN: it needs memory first. */
+/* Copies a site, with kept copies of its strings. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10762,8 +10797,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings in a module. NULL: there is none, and *key is free
-   for it in the index. */
+/* Finds the site of a struct with kept strings, in a module. NULL: there is none; *key is then a
+   key for the site that the index does not have yet. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -10781,7 +10816,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
+/* Makes the record of a site that is displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -10856,8 +10891,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. It is read only from the page
-   where the module starts, which every module has. */
+/* Returns 0 if the build id in memory is not that of a known module. Reads it only in the page
+   where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -10924,8 +10959,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. A module
-   that is loaded again at another address has the same sites. */
+/* Finds the site of a place. NULL: there is none; *key is then a key for the site that the index
+   does not have yet. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -10948,7 +10983,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+/* Makes the name of a place from its module and offset, "libfoo.so+0x1f0", or without a module from
+   its address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -10992,8 +11028,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module`: the module at the address; NULL: the function asks
-   the system. */
+/* Makes the site of a return address. `module` is the module at the address; NULL: it is not known,
+   and the function asks the system. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -11020,9 +11056,9 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
-   lock. */
+/* Returns the name of the function that has the return address of a site; NULL: its symbol is not
+   known, or its module is not there now. Requires: the caller holds no lock of the ledger, because
+   dladdr takes the loader's lock, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
@@ -11031,8 +11067,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
         return NULL;
     return mli_symbol_at((const char *)site->address - 1);
 }
-/* Displays a site as `from`. The index then has the copy of `from`, too, because the host may pass
-   any struct that it was given. MLI_AGAIN: it needs memory first. */
+/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
+   host may pass any struct that it was given. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11083,9 +11119,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from`: the origin of a site; NULL: the row
-   is of a tag. The host may know a site by several addresses, but the site has one row on a device.
-   The index has the row under the site's record. */
+/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site; NULL: the
+   row is that of a tag. The host may know a site by several addresses, but the site has one row on
+   each device. The index has that row under the record of the site. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
@@ -11242,18 +11278,19 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* its `site` and `born` are filled in when the list is read */
+    memlord_anomaly is;        /* what the host gets; mli_anomaly_read adds `site` and `born` */
     const memlord_site *given; /* the host's pointer, which is compared and never followed */
-    const memlord_site *site, *born; /* the ledger's copies; NULL: there is none, or there was no
-                                        memory for the copy */
-    int told;                  /* 1: it is logged */
+    const memlord_site *site, *born; /* the ledger's copies of the sites; NULL: there is no site, or
+                                        there was no memory for the copy */
+    int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
-    mli_lock lock; /* all below but refused */
+    mli_lock lock; /* guards the members below but `refused` */
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
-    uint64_t left_out; /* mistakes at sites beyond those */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+    uint64_t left_out; /* how many mistakes were at sites that found no room in `at` */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* by function and result, E_INVALID or E_DEVICE: 1: such
+                                              a refusal was logged */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -11273,8 +11310,8 @@ static MLI_COLD const char *mli_anomaly_text(int kind) {
 
 /* -- the list -- */
 
-/* Returns the mistake of a kind at a site, which the host gave by this pointer or which has this
-   copy; NULL: there is none. */
+/* Returns the mistake of a kind at a site; NULL: the list has none. The host gave the site by the
+   pointer `given`; `kept` is the ledger's copy of the site, or NULL. */
 static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
                                               const memlord_site *given, const memlord_site *kept) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
@@ -11291,7 +11328,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of one row, and sets *tag to the tag of another row. For row 0 each is NULL. */
+/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Each is NULL
+   if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -11301,8 +11339,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake if the list has one with this pointer to its site. Returns 0 if the list does
-   not have it and has room: the caller then copies the site first. */
+/* Counts a mistake at the site of the call in progress. Returns 0 if it counted nothing: the list
+   has no mistake of this kind with this pointer to its site, and has room. The caller then copies
+   the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -11351,7 +11390,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
     return is_new;
 }
 
-/* Copies a mistake. Returns 0 if there is none of that number. */
+/* Copies the mistake with a number. Returns 0 if no mistake has the number. */
 static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     int found;
@@ -11380,7 +11419,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Returns the next mistake to log, and marks it as logged; 0: there is none. */
+/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -11396,7 +11435,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
-   at load y.c:3 [weights]". A refusal has its own line, by mli_refuse. */
+   at load y.c:3 [weights]". The line of a refusal is another: mli_refuse logs it. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -11436,7 +11475,8 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+/* Returns what is wrong with a device that a call refuses, as words that go on after "cuda:0
+   is". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
@@ -11641,8 +11681,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: doubles the cache if it can, and empties it. Later calls look up
-   again what they need. */
+/* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
+   look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -11700,7 +11740,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth; 0: there is none, and *key is free for it in the index. */
+/* Returns the number of a birth; 0: it has none yet, and *key is then a key for it that the index
+   does not have yet. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -11718,7 +11759,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
+/* Finds or adds a birth. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11760,8 +11801,8 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
-   and in the thread if the stream is its own. Without room for a birth the block is recorded
-   without either. */
+   and in the thread if the stream is the thread's. If there is no room for a birth, returns the
+   bits of the mark alone, so that the block is recorded without scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -11789,8 +11830,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
-   lost. */
+/* Returns the birth of a block. Its scope and stream are 0 if the block has none, or if there was
+   no room for its birth. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -11843,7 +11884,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->now.span && !t->now.stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* the thread's last scope has ended */
     if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
     if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
@@ -11863,8 +11904,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_end_misplaced(lord, NULL);
 }
 
-/* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
-   there may change, so a hit compares it. */
+/* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
+   The host may change the text there, so the function compares the two texts. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -11882,7 +11923,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* within the ledger's own allocator call the alloc passes through */
+    if (!t) return kept; /* the ledger's own allocator makes the call, which passes through */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -11890,9 +11931,9 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     return "";
 }
 
-/* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
-   cache has it under the host's pointer to the file; the text there may change, so a hit compares
-   it. */
+/* Finds or makes the site of a place that the host gives by value; NULL: no memory. The thread's
+   cache has the site under the host's pointer to the file name. The host may change the text there,
+   so the function compares the two texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -11966,8 +12007,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
-   has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what the end of the guard restores; NULL: the tag has no guard. The
+   default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -12276,8 +12317,8 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
 
-#define MLI_STACK_HEADS 65536u     /* chains of nodes */
-#define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
+#define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
 #define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
@@ -12323,7 +12364,7 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
-    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* that of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
@@ -12338,9 +12379,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
-   is not picked. After a change of the rate it draws again: what is left of an old draw has the
-   distribution of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked;
+   0: it is not picked. If the mean has changed since the last draw, draws again. That adds no bias,
+   because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12449,8 +12490,9 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use. Another module may be at a known
-   address by now, so the site of the address decides. 0: no room for the node. */
+/* Returns the node of a return address, and adds it on first use; 0: there is no room for the node.
+   A node is found by the site of the address, because another module may be at a known address by
+   now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -12486,7 +12528,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the row of a stack, and adds it on first use; 0: no room for it. */
+/* Returns the row of a stack, and adds it on first use; 0: there is no room for the row. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
@@ -12498,7 +12540,8 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of return addresses, the innermost first; 0: no room for it. */
+/* Returns the row of the stack that has these return addresses, the innermost first; 0: there is no
+   room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
@@ -12515,8 +12558,8 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
-   vacant entry. */
+/* Returns the entry of a key in a table; if the table does not have the key, the vacant entry for
+   it. Requires: the table has a vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
@@ -12530,7 +12573,7 @@ static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. */
+/* Removes an entry. Moves the entries after it that are not at home because of it. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
@@ -12548,8 +12591,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has done so. *table and
-   *cap get the table to free. */
+/* Puts a larger table in the place of the present one, unless another thread has done so. *table
+   and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -12563,7 +12606,8 @@ static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap)
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+/* Reserves room for one more picked block, in a table that is at most three quarters full. Returns
+   0 if there is no memory. */
 static MLI_COLD int mli_pick_reserve(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_pick *table = NULL;
@@ -12592,7 +12636,7 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. */
+/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
@@ -12609,18 +12653,18 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
 /* Notes the block as the last one that this thread had picked. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation) return; /* it has no record */
+    if (mli_self.generation != lord->generation) return; /* the thread has no record */
     t->taken_key = pick->key;
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block is that last one. */
+/* Returns 1 if a block is the last one that this thread had picked. */
 static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     const mli_thread *t = mli_self.thread;
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Ends a block; returns 1 if it is that last one. Then there is none. */
+/* Notes that a block ends. Returns 1 if it was the last one that this thread had picked. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
     const int is = mli_taken_is(lord, pick);
     if (is) mli_self.thread->taken_row = 0;
@@ -12695,8 +12739,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes which stack gets the block that the present API call opens. If `row` is 0, or the table of
-   picked blocks has no room, counts the stack as dropped. Requires: the API call calls
+/* Notes the row of the stack for the block that the present call opens. If `row` is 0, or the table
+   of picked blocks has no room, counts the stack as dropped. Requires: the call calls
    mli_stack_forget before it returns. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12727,8 +12771,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
-   has that, before the address of the caller. */
+/* Returns how many of `n` frames are our own: those before the frame with the address of the site.
+   If no frame has that address, those before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -12740,17 +12784,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
-   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
-   unwound, too. */
+   of vfork, whose locks and thread-local variables are its parent's. To see that it is in such a
+   child takes a system call, which only samples can afford. If every alloc is picked, the function
+   does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
-   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
-   that byte. */
+/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
+   or the end of the stack. In an address of code the top byte is 0. The keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -12783,8 +12827,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. */
+/* Makes the chains of nodes and rows, before the first stack. A short process may need no chains,
+   and to clear them takes a while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
@@ -12810,7 +12854,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
+    most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -12905,9 +12949,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
-   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
-   library. Requires, as the next one: no other thread changes the settings. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; if `bytes` is
+   0, one for each MLI_STACK_BYTES. The first time also seeds the samples, and unwinds once, because
+   the system's unwinder may load a library then. Requires: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -12926,7 +12970,8 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes no stacks from now on. Blocks keep theirs. */
+/* From now on takes no stacks. Blocks keep the stacks that they have. Requires: no other thread
+   changes the settings. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -12946,7 +12991,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
+/* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
+   the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -12969,7 +13015,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-/* Starts the totals of all stacks over; their peaks become their live bytes. */
+/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
     (void)t;
@@ -12998,7 +13044,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* it could wait for itself */
     while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
@@ -13128,7 +13174,7 @@ MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* the most events of a ring */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -13184,8 +13230,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
-   if all have a writer, and counts the event as lost. */
+/* Gets the next sub-buffer without a writer for a thread, whose first event there is on `dev`.
+   NULL: every sub-buffer has a writer, and the event was counted as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -13263,8 +13309,8 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
-   memory. With fewer than 16 events each has a sub-buffer. */
+/* Allocates a ring of `capacity` events; NULL: no memory. It is cut into at least 16 sub-buffers of
+   up to 64 events. In a ring of fewer than 16 events each event has a sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -13284,7 +13330,8 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 
 /* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
-/* 1: a's next event comes before b's. Equal stamps go by the order of the sub-buffers. */
+/* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
+   order of the sub-buffers decides. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
@@ -13303,9 +13350,9 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
-   changed, a later writer may have stored some of them. */
+/* Begins to read a sub-buffer. Returns 1 if it has events. The acquires pair with the release
+   stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
+   it has changed, a later writer may have stored some of the words. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -13334,7 +13381,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the row of an event's stack by that of its site. */
+/* Replaces the row of an event's stack by the row of its site, and notes the stack. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -13399,7 +13446,8 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Ends the writers of all sub-buffers but this thread's, which are gone. */
+/* Leaves every sub-buffer but this thread's without a writer: the other threads are not in the
+   child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -13599,8 +13647,8 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: every record; push only */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* every record brings a spare queue, so that a free allocates
-                                         none */
+    struct mli_queue *spare_queues;   /* unused queues: there is one for each record, so that a
+                                         free allocates none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number used */
 };
@@ -13649,7 +13697,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_leave(lord);
 }
 
-/* Queues a fence to be dropped at the end of a call. */
+/* Puts a fence on the list of fences that the end of a call drops. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -13844,8 +13892,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers whose threads are gone in a forked child. Fences of blocks that have ended are
-   put on the list to be dropped. */
+/* Clears the askers of a forked child, whose threads are not there. Puts the fences of blocks that
+   have ended on the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -14082,8 +14130,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, *spare replaces it and gets the old
-   array. MLI_AGAIN: the array is full, and *spare is no larger. */
+/* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
+   then the old array. MLI_AGAIN: the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -14130,7 +14178,8 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+/* Adds a copy of a part to a live block. Requires: the caller is not inside a shard, because the
+   function allocates between its tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                   uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
@@ -14151,7 +14200,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset; an array that is empty then is freed. */
+/* Removes the part at an offset. Frees the array if it is then empty. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -14190,8 +14239,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_drop(lord, parts);
 }
 
-/* Frees the array of parts of one block as the ledger ends: a large array does not lie in the
-   regions of the ledger, and is not freed with these. */
+/* Frees the array of parts of a block when the ledger ends. A large array does not lie in the
+   regions of the ledger, so that it is not freed with these. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -14503,7 +14552,7 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/blocks.c -- */
 
-#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
+#define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
                                                mli_drop_print; 0: vacant */
@@ -14623,9 +14672,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key. The key tells the free of that
-   alloc from a double free of another storage. There are few places for keys, and no memory for
-   more. Drops that find no place are counted by type. */
+/* Returns what dropped_keys has for the key of a dropped alloc. The keys are those of the frees
+   that are expected: a free of such a key is no unknown free, but a double free of another storage
+   is. There are few places, and no memory for more. A drop that finds no place is counted by its
+   type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -14641,7 +14691,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
+/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -14727,7 +14777,7 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference. 0: the count needs a side record first. */
+/* Adds a reference. Returns 0 if the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -14820,8 +14870,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
-   the side record. */
+/* Charges the entry of a new block to an account: see mli_block_open. Returns 0 if there is no
+   memory for the side record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -15043,7 +15093,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
-        mli_lock_take(&mli_process.cold_lock); /* and search again under it */
+        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under it */
     }
     if (!route) {
         route = fresh;
@@ -15133,9 +15183,9 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string; NULL: no tag. The tag's row depends on
-   the block's device and cannot be added inside, so the function looks for the device first, and
-   again if the block has moved to another device meanwhile. */
+/* Gives a live block another tag, which is a kept string; NULL: no tag. The row of the tag depends
+   on the block's device, and cannot be added inside a shard. So the function looks for the device
+   first, and starts again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15415,10 +15465,11 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most that a device can have held since the sample of its phys. Frees of the cpu since
-   then do not lower it: the allocator below may keep the freed bytes and serve later allocs from
-   them. So the bytes allocated since are one bound. The highest live bytes since are another: at
-   most a batch a thread above the published bytes. A pool keeps its own count. */
+/* Returns the most bytes that a device can have held since the sample of its phys. Frees on the cpu
+   do not lower that: the allocator below may keep the freed bytes and serve later allocs from them.
+   One bound is what the device held at the sample and the bytes allocated since. Another is the
+   highest live bytes since, which are at most a batch for each thread above the published bytes. A
+   pool has its own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -15518,10 +15569,11 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return mli_percent(c->used, c->total);
 }
 
-/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
-      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
-      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
-      count twice and are in flight, and a request that they would refuse tries again -- */
+/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
+   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
+   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
+   recorded. Until then they are in flight and count twice, and a request that is refused only
+   because of them tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -15566,9 +15618,9 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
-/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
-   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
-   bound before them. */
+/* Returns a bound of the live bytes of a phys, which holds at every moment while the function sums:
+   with `high` an upper bound, else a lower one. For the upper bound it reads the freed bytes before
+   the allocated ones, for the lower bound after them. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint64_t first = mli_phys_sum(lord, phys, !high, high);
     uint64_t last = mli_phys_sum(lord, phys, high, high);
@@ -15576,10 +15628,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
-   -1. */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
+/* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
+   fit at the next try: bytes in flight, or a change by another thread, may be the cause. Without
+   `again` it returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -15615,14 +15667,15 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: the ticket was closed, or
+   another context adopted it. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* The first returns how many tickets an alloc of this thread may come off. The second returns
-   ticket i of these; NULL: it is not open at the phys. */
+/* Returns how many tickets an alloc of this thread may come off. mli_draw_ticket returns ticket i
+   of these; NULL: it is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15653,7 +15706,8 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another, and the hold on them between their accounts. */
+/* Moves bytes from one ticket to another. The account of the second ticket then holds them, and
+   that of the first no longer does. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -15693,8 +15747,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the part of the bytes that is not covered, at the phys and at the account. Returns 1 if
-   it fits, 0 if not; -1: try again. */
+/* Reserves the bytes that no ticket covers, at the phys and at the account. Returns 1 if it did, 0
+   if they do not fit, and -1 if the caller is to try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -15727,7 +15781,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* is written once: a call with a stale ticket may read it now */
+    if (!v->phys) v->phys = phys; /* once, as a call with a stale ticket may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -15737,7 +15791,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
+   adopted them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
@@ -15756,7 +15811,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* stays set until an alloc finds no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -15958,8 +16013,8 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
     return q->fn(q->lord, e, q->user);
 }
 
-/* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
+/* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns a value
+   other than 0. Returns the last value. fn may not allocate, and may not call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -15999,10 +16054,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, because small blocks lie close together.
-   From here on the query is split into parts. The hash of its key puts a block into one part, so
-   the block is listed once, however the table changes between the walks. */
-#define MLI_BLOCK_LIST_MIN 4096u
+#define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
+/* Splits a query into parts if a shard has more matches than are copied at once, which happens
+   where small blocks lie close together. Returns 1 if it did. The hash of its key puts a block into
+   one part, so the block is listed once, however the table changes between the walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -16047,7 +16102,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and how often it was called */
+typedef struct mli_block_call { /* a function of the host, and the number of its calls */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
@@ -16113,7 +16168,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest to the end */
+    for (n = top->count; n > 1;) { /* moves the smallest block to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;

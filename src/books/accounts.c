@@ -8,8 +8,8 @@
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* the list of closed records; under the cold lock */
 };
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
@@ -90,27 +90,30 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account. NULL: it is closed, and no lock is held. */
+/* Locks an open account, and returns its record. NULL: the account is closed, and no lock is
+   held. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
     mli_lock_take(&b->lock);
     if (mli_u32_load(&b->handle.generation) == (uint32_t)account) return b;
-    mli_lock_drop(&b->lock); /* it was closed meanwhile */
+    mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
 /* Returns the most bytes that an account may have by its limit. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account with `now` bytes, those of tickets among them, may get some more. */
+/* Returns 1 if an account may get `bytes` more. `now` is what the account has, with the bytes that
+   tickets hold; `most` is what it may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
 /* Takes bytes off a number, at most all that it has. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account, up to `most`. E_LIMIT: it gets none. */
+/* Adds bytes to an account that may have `most` bytes. E_LIMIT: they do not fit, and none is
+   added. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -234,7 +237,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts: a charge may run outside the shards. */
+/* Takes or drops the locks of all accounts. A fork needs them all, because a charge may run while
+   no thread is inside a shard. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -317,7 +321,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->now.account = account;

@@ -10,18 +10,19 @@
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* its `site` and `born` are filled in when the list is read */
+    memlord_anomaly is;        /* what the host gets; mli_anomaly_read adds `site` and `born` */
     const memlord_site *given; /* the host's pointer, which is compared and never followed */
-    const memlord_site *site, *born; /* the ledger's copies; NULL: there is none, or there was no
-                                        memory for the copy */
-    int told;                  /* 1: it is logged */
+    const memlord_site *site, *born; /* the ledger's copies of the sites; NULL: there is no site, or
+                                        there was no memory for the copy */
+    int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
-    mli_lock lock; /* all below but refused */
+    mli_lock lock; /* guards the members below but `refused` */
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
-    uint64_t left_out; /* mistakes at sites beyond those */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+    uint64_t left_out; /* how many mistakes were at sites that found no room in `at` */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* by function and result, E_INVALID or E_DEVICE: 1: such
+                                              a refusal was logged */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -41,8 +42,8 @@ static MLI_COLD const char *mli_anomaly_text(int kind) {
 
 /* -- the list -- */
 
-/* Returns the mistake of a kind at a site, which the host gave by this pointer or which has this
-   copy; NULL: there is none. */
+/* Returns the mistake of a kind at a site; NULL: the list has none. The host gave the site by the
+   pointer `given`; `kept` is the ledger's copy of the site, or NULL. */
 static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
                                               const memlord_site *given, const memlord_site *kept) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
@@ -59,7 +60,8 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of one row, and sets *tag to the tag of another row. For row 0 each is NULL. */
+/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Each is NULL
+   if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -69,8 +71,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake if the list has one with this pointer to its site. Returns 0 if the list does
-   not have it and has room: the caller then copies the site first. */
+/* Counts a mistake at the site of the call in progress. Returns 0 if it counted nothing: the list
+   has no mistake of this kind with this pointer to its site, and has room. The caller then copies
+   the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -119,7 +122,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
     return is_new;
 }
 
-/* Copies a mistake. Returns 0 if there is none of that number. */
+/* Copies the mistake with a number. Returns 0 if no mistake has the number. */
 static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     int found;
@@ -148,7 +151,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Returns the next mistake to log, and marks it as logged; 0: there is none. */
+/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -164,7 +167,7 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     return (int)i;
 }
 /* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
-   at load y.c:3 [weights]". A refusal has its own line, by mli_refuse. */
+   at load y.c:3 [weights]". The line of a refusal is another: mli_refuse logs it. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -204,7 +207,8 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+/* Returns what is wrong with a device that a call refuses, as words that go on after "cuda:0
+   is". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";

@@ -10,7 +10,7 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 
-#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
+#define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
                                                mli_drop_print; 0: vacant */
@@ -130,9 +130,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key. The key tells the free of that
-   alloc from a double free of another storage. There are few places for keys, and no memory for
-   more. Drops that find no place are counted by type. */
+/* Returns what dropped_keys has for the key of a dropped alloc. The keys are those of the frees
+   that are expected: a free of such a key is no unknown free, but a double free of another storage
+   is. There are few places, and no memory for more. A drop that finds no place is counted by its
+   type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -148,7 +149,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
-/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
+/* Forgets the key of a dropped storage. Returns 0 if the key is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks->dropped_keys;
     int i;
@@ -234,7 +235,7 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference. 0: the count needs a side record first. */
+/* Adds a reference. Returns 0 if the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -327,8 +328,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
-   the side record. */
+/* Charges the entry of a new block to an account: see mli_block_open. Returns 0 if there is no
+   memory for the side record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -550,7 +551,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
-        mli_lock_take(&mli_process.cold_lock); /* and search again under it */
+        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under it */
     }
     if (!route) {
         route = fresh;

@@ -95,8 +95,8 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     return published >= (int64_t)mli_u64_load(&w->check_above) ||
            published < (int64_t)mli_u64_load(&w->check_below);
 }
-/* Requests a band check after a publication, if a bound was reached or the peak is high enough that
-   the device's holders are to be noted. */
+/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+   the device's holders are to be noted again. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
@@ -116,11 +116,12 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+/* Raises the innermost span of the calling thread to the high of its cell. Returns the thread;
+   NULL: the thread is in no scope, or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
-                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+                    mli_cell_own_device(t, dev) == cell;
     if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
     return own ? t : NULL;
 }
@@ -143,31 +144,33 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the bytes by which the cells of a row may hold its peak down: a 64th of it, or 4 KiB. */
+/* Returns the slack of a row: the bytes that its cells may hold back together. It is a 64th of the
+   peak, or 4 KiB if that is more. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the most bytes that a cell of a row may hold back now: a batch if the row has no other
-   cell in use, else its share of the slack. */
+/* Returns the share of a cell of a row: the most bytes that the cell may hold back now. It is a
+   batch if no other cell of the row is in use, that is, has published. Else it is a part of the
+   slack, the same for each cell in use. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
     return share < lord->counters.batch ? share : lord->counters.batch;
 }
-/* Returns how far a level may rise before it is published again: half of what its cell may hold
-   back. For a device it is at most a 32nd of the peak. The holders of a device are noted when a
-   publication finds that its peak has risen by a 16th, and a small device must publish often enough
-   for that. */
+/* Returns the margin of a cell: how far its level may rise before it is published again. That is
+   half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
+   noted when a publication finds that the peak has risen by a 16th, and a device with little memory
+   must publish often enough for that. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among those in use of its row, before its first publication. The share of every
-   other cell of the row is smaller from then on, so their threads are asked to publish. The first
-   of them may hold back a batch: until it publishes, the row remembers it. */
+/* Counts a cell among the cells in use of its row, before its first publication. From then on the
+   share of the other cells in use is smaller, so the function asks their threads to publish. The
+   first cell of the row may hold back a whole batch until it publishes: row->first has it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -180,9 +183,10 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Returns what the first cell of a row holds back since other cells came into use; 0: it has
-   published since. A publication may add it to its own level: both are read while no cell
-   publishes, so their sum with the published bytes was live at that moment. */
+/* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
+   came into use. A publication of another cell adds them to the peak: the published bytes, the
+   level of that cell and these bytes were live together when this function read them. Requires: the
+   row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -194,11 +198,10 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Is called at the first bytes of the cell, and when level - base has left 0..share
-   (mli_cell_share). Afterwards `hold` bytes are held back, so that the level can rise by the
+/* Publishes a cell: adds to the row's published bytes so much, or takes off so much, that the cell
+   holds back `hold` bytes afterwards; and raises the row's peak. The level can then rise by the
    margin, or fall by `hold`, before the next publication. So the row is locked about once for each
-   half share that the level grows or shrinks. With batch 0 every call publishes, by a shared add
+   half share that the level rises or falls. With a batch of 0 every call publishes, by a shared add
    and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -254,7 +257,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread that may come to hold back more than its share. */
+/* Publishes a cell of the calling thread if its level may rise so far without a publication that
+   the cell would hold back more than its share. */
 static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
                                             mli_cell *cell) {
     uint64_t most;
@@ -263,8 +267,8 @@ static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t nu
     if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
         mli_cell_publish(lord, book, number, cell);
 }
-/* Publishes the cells of a thread for devices and tags, as another thread asked. Runs before the
-   present call counts, so that the level which the last call left behind is not missed. */
+/* Publishes the cells of a thread for devices and tags, because another thread has asked for that.
+   Runs before the present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -279,8 +283,8 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
-/* Applies a delta to a cell, and publishes it if that is due or with `publish`. Bytes that the delta
-   counts both in and out never raise the level. The order of `out` and `level` is that of
+/* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
+   the delta counts both in and out never raise the level. The order of `out` and `level` is that of
    mli_cell_count_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
@@ -296,8 +300,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after the orphan's cell has counted it in place of the
-   thread's own: a rise lowers the level at which each span began. */
+/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted it in the
+   place of the thread's own cell. The level of the thread has not risen, so the function lowers the
+   level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -312,9 +317,9 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     }
 }
 
-/* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. It takes only the locks count and row, which may be taken
-   inside. */
+/* Counts a delta on one row: in the thread's own cell or, if the thread has none, in the cell of
+   the orphan record, which every row has from its start. Takes only the locks count and row, which
+   may be taken inside a shard. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -359,10 +364,10 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
     return (double)part * 100.0 / (double)whole;
 }
 
-/* Returns how much the peak of a row may be low by. A cell that has not published since the row had
-   k cells in use holds back at most a k-th of the slack, and for each k there is one such cell. The
-   first cell has published since there were two. In the row of a site it may not have: then it
-   holds back a batch at most. */
+/* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
+   cell that came into use as the k-th and was idle since then holds back at most a k-th of the
+   slack. The first cell has published since there were two cells, and holds back at most half of
+   it. The first cell of a site is not asked to publish, and holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -383,7 +388,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
+    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);

@@ -11,9 +11,9 @@
 #include "books/parts.h"
 #include "books/blocks.h"
 
-/* Gives a live block another tag, which is a kept string; NULL: no tag. The tag's row depends on
-   the block's device and cannot be added inside, so the function looks for the device first, and
-   again if the block has moved to another device meanwhile. */
+/* Gives a live block another tag, which is a kept string; NULL: no tag. The row of the tag depends
+   on the block's device, and cannot be added inside a shard. So the function looks for the device
+   first, and starts again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());

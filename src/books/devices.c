@@ -102,7 +102,7 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
     return mli_dev(lord, d, dev);
 }
 
-/* What engines call a device type. */
+/* The names that engines have for a device type. */
 static const struct {
     char name[11];
     signed char type;
@@ -120,7 +120,8 @@ static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type; NULL: it begins with none. */
+/* Returns the rest of a text after the name of a device type; NULL: the text begins with no such
+   name. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;

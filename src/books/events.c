@@ -6,7 +6,7 @@
 #include "books/tags.h"
 #include "books/stacks.h"
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* the most events of a ring */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -62,8 +62,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
-   if all have a writer, and counts the event as lost. */
+/* Gets the next sub-buffer without a writer for a thread, whose first event there is on `dev`.
+   NULL: every sub-buffer has a writer, and the event was counted as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -141,8 +141,8 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
-   memory. With fewer than 16 events each has a sub-buffer. */
+/* Allocates a ring of `capacity` events; NULL: no memory. It is cut into at least 16 sub-buffers of
+   up to 64 events. In a ring of fewer than 16 events each event has a sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -163,7 +163,8 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 
 /* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
-/* 1: a's next event comes before b's. Equal stamps go by the order of the sub-buffers. */
+/* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
+   order of the sub-buffers decides. */
 static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf_reader *b) {
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
@@ -182,9 +183,9 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
-   changed, a later writer may have stored some of them. */
+/* Begins to read a sub-buffer. Returns 1 if it has events. The acquires pair with the release
+   stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
+   it has changed, a later writer may have stored some of the words. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -213,7 +214,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the row of an event's stack by that of its site. */
+/* Replaces the row of an event's stack by the row of its site, and notes the stack. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -278,7 +279,8 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Ends the writers of all sub-buffers but this thread's, which are gone. */
+/* Leaves every sub-buffer but this thread's without a writer: the other threads are not in the
+   child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);

@@ -10,8 +10,8 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: every record; push only */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* every record brings a spare queue, so that a free allocates
-                                         none */
+    struct mli_queue *spare_queues;   /* unused queues: there is one for each record, so that a
+                                         free allocates none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number used */
 };
@@ -60,7 +60,7 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_leave(lord);
 }
 
-/* Queues a fence to be dropped at the end of a call. */
+/* Puts a fence on the list of fences that the end of a call drops. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -255,8 +255,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers whose threads are gone in a forked child. Fences of blocks that have ended are
-   put on the list to be dropped. */
+/* Clears the askers of a forked child, whose threads are not there. Puts the fences of blocks that
+   have ended on the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;

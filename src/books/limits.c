@@ -67,10 +67,11 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most that a device can have held since the sample of its phys. Frees of the cpu since
-   then do not lower it: the allocator below may keep the freed bytes and serve later allocs from
-   them. So the bytes allocated since are one bound. The highest live bytes since are another: at
-   most a batch a thread above the published bytes. A pool keeps its own count. */
+/* Returns the most bytes that a device can have held since the sample of its phys. Frees on the cpu
+   do not lower that: the allocator below may keep the freed bytes and serve later allocs from them.
+   One bound is what the device held at the sample and the bytes allocated since. Another is the
+   highest live bytes since, which are at most a batch for each thread above the published bytes. A
+   pool has its own count of the bytes that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -170,10 +171,12 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return mli_percent(c->used, c->total);
 }
 
-/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
-      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
-      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
-      count twice and are in flight, and a request that they would refuse tries again -- */
+/* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
+   with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
+   admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
+   recorded. Until then they are in flight and count twice, and a request that is refused only
+   because of them tries again. */
+
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -218,9 +221,9 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
-/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
-   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
-   bound before them. */
+/* Returns a bound of the live bytes of a phys, which holds at every moment while the function sums:
+   with `high` an upper bound, else a lower one. For the upper bound it reads the freed bytes before
+   the allocated ones, for the lower bound after them. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint64_t first = mli_phys_sum(lord, phys, !high, high);
     uint64_t last = mli_phys_sum(lord, phys, high, high);
@@ -228,10 +231,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
-   -1. */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
+/* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
+   fit at the next try: bytes in flight, or a change by another thread, may be the cause. Without
+   `again` it returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -267,14 +270,15 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: the ticket was closed, or
+   another context adopted it. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* The first returns how many tickets an alloc of this thread may come off. The second returns
-   ticket i of these; NULL: it is not open at the phys. */
+/* Returns how many tickets an alloc of this thread may come off. mli_draw_ticket returns ticket i
+   of these; NULL: it is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -305,7 +309,8 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another, and the hold on them between their accounts. */
+/* Moves bytes from one ticket to another. The account of the second ticket then holds them, and
+   that of the first no longer does. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -345,8 +350,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the part of the bytes that is not covered, at the phys and at the account. Returns 1 if
-   it fits, 0 if not; -1: try again. */
+/* Reserves the bytes that no ticket covers, at the phys and at the account. Returns 1 if it did, 0
+   if they do not fit, and -1 if the caller is to try again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
                                      int patient) {
     const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
@@ -379,7 +384,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* is written once: a call with a stale ticket may read it now */
+    if (!v->phys) v->phys = phys; /* once, as a call with a stale ticket may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -389,7 +394,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread has lost, because another thread has closed or
+   adopted them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
     memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
@@ -408,7 +414,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* stays set until an alloc finds no open ticket */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 

@@ -50,8 +50,8 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
     return q->fn(q->lord, e, q->user);
 }
 
-/* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
+/* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns a value
+   other than 0. Returns the last value. fn may not allocate, and may not call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -91,10 +91,10 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, because small blocks lie close together.
-   From here on the query is split into parts. The hash of its key puts a block into one part, so
-   the block is listed once, however the table changes between the walks. */
-#define MLI_BLOCK_LIST_MIN 4096u
+#define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
+/* Splits a query into parts if a shard has more matches than are copied at once, which happens
+   where small blocks lie close together. Returns 1 if it did. The hash of its key puts a block into
+   one part, so the block is listed once, however the table changes between the walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
@@ -139,7 +139,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     return r;
 }
 
-typedef struct mli_block_call { /* a function of the host, and how often it was called */
+typedef struct mli_block_call { /* a function of the host, and the number of its calls */
     memlord *lord;
     memlord_block_fn fn;
     void *user;
@@ -205,7 +205,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
     memlord_block_info *out = top->at;
     size_t n;
     if (top->count < top->cap) mli_block_heap_make(top);
-    for (n = top->count; n > 1;) { /* moves the smallest to the end */
+    for (n = top->count; n > 1;) { /* moves the smallest block to the end */
         memlord_block_info least = out[0];
         out[0] = out[--n];
         out[n] = least;

@@ -59,9 +59,9 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
-   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
-   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside shard s; s NULL: inside any shard. The load of the list is
+   seq_cst and pairs with the exchange in mli_thread_start: a thread that is not on the list yet
+   sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -75,7 +75,8 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
+/* Stops a shard, whatever its state: keeps threads out, and waits until all that are inside have
+   left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
     MLI_REQUIRE(!mli_is_inside());
@@ -131,8 +132,8 @@ typedef struct mli_table {
     uint32_t size, displaced, count;
 } mli_table;
 
-/* Inserts an entry into a table that no other thread sees. -1: no bucket of its window has room, or
-   an overflow count on the way is full. */
+/* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
+   the entry's window has room, or if an overflow count on the way is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -168,10 +169,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
-   entries do not fit in `next`. -1: they will fit in no table: the old one is almost empty and yet
-   too small, so the keys were made to collide. The first table also gives the shard its owner, or
-   makes it shared if the record is the orphan's. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did; `next` is then the old table.
+   Returns 1 if the entries do not fit in `next`. Returns -1 if they will fit in no table: the old
+   table is almost empty and yet too small, so the keys were made to collide. With its first table
+   the shard gets an owner, or becomes shared if the record is the orphan record. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -183,7 +184,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
     old.data = s->table;
     old.size = s->size;
     failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
-    if (!failed && next->count < old.size / 32) failed = -1; /* keys made to collide */
+    if (!failed && next->count < old.size / 32) failed = -1; /* the keys were made to collide */
     if (!failed) {
         s->table = next->data;
         s->size = next->size;
@@ -201,7 +202,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
     mli_table next;
     uint32_t larger = size;
     unsigned i;
-    for (i = 0; i < 18; i++) { /* more steps would mean keys made to collide */
+    for (i = 0; i < 18; i++) { /* only keys made to collide would need more steps */
         int failed = 0, same;
         memset(&next, 0, sizeof next);
         next.size = larger = mli_buckets_next(larger);
@@ -225,7 +226,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. */
+/* Makes a shard that another thread owns shared, for good. Stops the shard first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -238,16 +239,18 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
     mli_lock_drop(&s->lock);
 }
 
-/* -- buckets of a shared shard; the acquire of taking the lock pairs with the release of the header
-      that drops it -- */
+/* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
+   store of the header that drops it. */
+
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
-      keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
-      In a shared shard it locks each bucket it probes -- */
+/* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
+   shard is stopped. Probing changes no entry: the probe has the slot and the header to store, and
+   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
+   bucket that it probes. */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
@@ -261,7 +264,7 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
     probe->inside = 1;
 }
 
-/* Looks for the key of a probe in a bucket. 1: found and noted. */
+/* Looks for the key of a probe in a bucket. Returns 1 if it is there, and notes its slot. */
 static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
                                    uint64_t header, uint32_t type) {
     const uint64_t print = MLI_HASH_PRINT(probe->hash);
@@ -304,9 +307,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Ends a change. Stores the header of a probe that found its slot; with by = 0 stores none. Adds
-   `by` to the overflow counts of the buckets before the slot, and to `displaced`. Unlocks all
-   buckets of a shared shard. The release pairs with the acquire of mli_bucket_try. */
+/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
+   the slot's bucket, unless `by` is 0. Adds `by` to the overflow counts of the buckets before that
+   one and, if there are any, to `displaced`. Unlocks all buckets of a shared shard. The release
+   pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -353,7 +357,8 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
+   again. */
 static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
                                      mli_probe *probe) {
     mli_probe_begin(probe, probe->shard, key, probe->shared);

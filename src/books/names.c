@@ -10,12 +10,12 @@ struct mli_names_state {
     mli_ptr labels;              /* const char *, interned */
 };
 
-/* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
-   are added under the cold lock and never removed or moved: the newest table takes them until it is
-   half full, then a new one of four times its size, up to MLI_INDEX_MAX. So growth copies nothing,
-   and no call waits long for it. */
+/* The index: hash tables from addresses to rows and records. Threads read them without a lock.
+   Entries are added under the cold lock, and never removed or moved. The newest table takes entries
+   until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
+   growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* pairs: 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table: 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -58,13 +58,13 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 #define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
 
-/* Returns how many bytes of a block an allocation by stb_ds takes, with its head and alignment. */
+/* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds from the first block of the table it works on. It cannot fail, because
-   mli_dict_room_locked has reserved all memory that the put takes. */
+/* Allocates for stb_ds, from the first block of the table that stb_ds works on. It cannot fail,
+   because mli_dict_room_locked has reserved all the memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -146,17 +146,19 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Return the bytes that stb_ds takes for an array of `capacity` items, and for a hash index, by the
-   formulas of stbds_arrgrowf and stbds_make_hash_index. */
+/* Returns the bytes that stb_ds takes for an array of `capacity` items, by the formula of
+   stbds_arrgrowf. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
+/* Returns the bytes that stb_ds takes for a hash index, by the formula of stbds_make_hash_index. */
 static size_t mli_dict_index_takes(size_t slots) {
     return mli_dict_takes(slots / STBDS_BUCKET_LENGTH * sizeof(stbds_hash_bucket) +
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
+/* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
+   for it yet, else 0. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -171,8 +173,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
-   yet. */
+   and a string block, by the formula of stbds_stralloc. Returns -1 if there is no memory for it
+   yet, else 0. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -187,7 +189,8 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+/* Returns the item of a key; NULL: the table does not have the key. The pointer is valid until the
+   next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -198,8 +201,8 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
 }
 
 /* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
-   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
-   grow the index before it searches. */
+   the table needs memory first, and the caller tries again. Requires: the table does not have the
+   key, because stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));

@@ -109,8 +109,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. If the array is full, *spare replaces it and gets the old
-   array. MLI_AGAIN: the array is full, and *spare is no larger. */
+/* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
+   then the old array. MLI_AGAIN: the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -157,7 +157,8 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+/* Adds a copy of a part to a live block. Requires: the caller is not inside a shard, because the
+   function allocates between its tries. */
 static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                   uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
@@ -178,7 +179,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset; an array that is empty then is freed. */
+/* Removes the part at an offset. Frees the array if it is then empty. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -217,8 +218,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_drop(lord, parts);
 }
 
-/* Frees the array of parts of one block as the ledger ends: a large array does not lie in the
-   regions of the ledger, and is not freed with these. */
+/* Frees the array of parts of a block when the ledger ends. A large array does not lie in the
+   regions of the ledger, so that it is not freed with these. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);

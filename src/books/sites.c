@@ -22,7 +22,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, and keeps its strings. MLI_AGAIN: it needs memory first. */
+/* Copies a site, with kept copies of its strings. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -38,8 +38,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings in a module. NULL: there is none, and *key is free
-   for it in the index. */
+/* Finds the site of a struct with kept strings, in a module. NULL: there is none; *key is then a
+   key for the site that the index does not have yet. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -57,7 +57,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
+/* Makes the record of a site that is displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -132,8 +132,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. It is read only from the page
-   where the module starts, which every module has. */
+/* Returns 0 if the build id in memory is not that of a known module. Reads it only in the page
+   where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -200,8 +200,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. A module
-   that is loaded again at another address has the same sites. */
+/* Finds the site of a place. NULL: there is none; *key is then a key for the site that the index
+   does not have yet. A module that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -224,7 +224,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+/* Makes the name of a place from its module and offset, "libfoo.so+0x1f0", or without a module from
+   its address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -268,8 +269,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module`: the module at the address; NULL: the function asks
-   the system. */
+/* Makes the site of a return address. `module` is the module at the address; NULL: it is not known,
+   and the function asks the system. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -296,9 +297,9 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
-   lock. */
+/* Returns the name of the function that has the return address of a site; NULL: its symbol is not
+   known, or its module is not there now. Requires: the caller holds no lock of the ledger, because
+   dladdr takes the loader's lock, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
@@ -307,8 +308,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
         return NULL;
     return mli_symbol_at((const char *)site->address - 1);
 }
-/* Displays a site as `from`. The index then has the copy of `from`, too, because the host may pass
-   any struct that it was given. MLI_AGAIN: it needs memory first. */
+/* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
+   host may pass any struct that it was given. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -359,9 +360,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from`: the origin of a site; NULL: the row
-   is of a tag. The host may know a site by several addresses, but the site has one row on a device.
-   The index has the row under the site's record. */
+/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site; NULL: the
+   row is that of a tag. The host may know a site by several addresses, but the site has one row on
+   each device. The index has that row under the record of the site. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {

@@ -10,8 +10,8 @@
 #include "books/names.h"
 #include "books/tags.h"
 
-#define MLI_STACK_HEADS 65536u     /* chains of nodes */
-#define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
+#define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
 #define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
@@ -57,7 +57,7 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
-    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* that of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
@@ -72,9 +72,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it
-   is not picked. After a change of the rate it draws again: what is left of an old draw has the
-   distribution of a new one, so no estimate has a bias. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked;
+   0: it is not picked. If the mean has changed since the last draw, draws again. That adds no bias,
+   because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -183,8 +183,9 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use. Another module may be at a known
-   address by now, so the site of the address decides. 0: no room for the node. */
+/* Returns the node of a return address, and adds it on first use; 0: there is no room for the node.
+   A node is found by the site of the address, because another module may be at a known address by
+   now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -220,7 +221,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the row of a stack, and adds it on first use; 0: no room for it. */
+/* Returns the row of a stack, and adds it on first use; 0: there is no room for the row. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
@@ -232,7 +233,8 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of return addresses, the innermost first; 0: no room for it. */
+/* Returns the row of the stack that has these return addresses, the innermost first; 0: there is no
+   room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
@@ -249,8 +251,8 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
-   vacant entry. */
+/* Returns the entry of a key in a table; if the table does not have the key, the vacant entry for
+   it. Requires: the table has a vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
@@ -264,7 +266,7 @@ static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. */
+/* Removes an entry. Moves the entries after it that are not at home because of it. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
@@ -282,8 +284,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has done so. *table and
-   *cap get the table to free. */
+/* Puts a larger table in the place of the present one, unless another thread has done so. *table
+   and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -297,7 +299,8 @@ static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap)
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+/* Reserves room for one more picked block, in a table that is at most three quarters full. Returns
+   0 if there is no memory. */
 static MLI_COLD int mli_pick_reserve(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_pick *table = NULL;
@@ -326,7 +329,7 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. */
+/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
@@ -343,18 +346,18 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
 /* Notes the block as the last one that this thread had picked. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation) return; /* it has no record */
+    if (mli_self.generation != lord->generation) return; /* the thread has no record */
     t->taken_key = pick->key;
     t->taken_row = pick->row;
     t->taken_type = pick->type;
 }
-/* Returns 1 if this block is that last one. */
+/* Returns 1 if a block is the last one that this thread had picked. */
 static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     const mli_thread *t = mli_self.thread;
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Ends a block; returns 1 if it is that last one. Then there is none. */
+/* Notes that a block ends. Returns 1 if it was the last one that this thread had picked. */
 static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
     const int is = mli_taken_is(lord, pick);
     if (is) mli_self.thread->taken_row = 0;
@@ -429,8 +432,8 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes which stack gets the block that the present API call opens. If `row` is 0, or the table of
-   picked blocks has no room, counts the stack as dropped. Requires: the API call calls
+/* Notes the row of the stack for the block that the present call opens. If `row` is 0, or the table
+   of picked blocks has no room, counts the stack as dropped. Requires: the call calls
    mli_stack_forget before it returns. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -461,8 +464,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
-   has that, before the address of the caller. */
+/* Returns how many of `n` frames are our own: those before the frame with the address of the site.
+   If no frame has that address, those before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -474,17 +477,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
-   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
-   unwound, too. */
+   of vfork, whose locks and thread-local variables are its parent's. To see that it is in such a
+   child takes a system call, which only samples can afford. If every alloc is picked, the function
+   does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
-   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
-   that byte. */
+/* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
+   or the end of the stack. In an address of code the top byte is 0. The keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -517,8 +520,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. */
+/* Makes the chains of nodes and rows, before the first stack. A short process may need no chains,
+   and to clear them takes a while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
@@ -544,7 +547,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
     double mean;
     int may;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
-    most = mli_stacks_depth(lord); /* after the bit: a change from here on sets it again */
+    most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
@@ -639,9 +642,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; `bytes` 0: the
-   default. The first time it seeds the samples and unwinds: a platform's unwinder may then load a
-   library. Requires, as the next one: no other thread changes the settings. */
+/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; if `bytes` is
+   0, one for each MLI_STACK_BYTES. The first time also seeds the samples, and unwinds once, because
+   the system's unwinder may load a library then. Requires: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -660,7 +663,8 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* Takes no stacks from now on. Blocks keep theirs. */
+/* From now on takes no stacks. Blocks keep the stacks that they have. Requires: no other thread
+   changes the settings. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
     mli_hook_set(lord, MLI_HOOK_STACKS, 0);
@@ -680,7 +684,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
+/* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
+   the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -703,7 +708,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
-/* Starts the totals of all stacks over; their peaks become their live bytes. */
+/* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
     (void)t;
@@ -732,7 +737,7 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* this thread may be the one it waits for */
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* it could wait for itself */
     while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);

@@ -16,8 +16,8 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: doubles the cache if it can, and empties it. Later calls look up
-   again what they need. */
+/* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
+   look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -75,7 +75,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth; 0: there is none, and *key is free for it in the index. */
+/* Returns the number of a birth; 0: it has none yet, and *key is then a key for it that the index
+   does not have yet. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -93,7 +94,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
+/* Finds or adds a birth. MLI_AGAIN: the function needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -135,8 +136,8 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
-   and in the thread if the stream is its own. Without room for a birth the block is recorded
-   without either. */
+   and in the thread if the stream is the thread's. If there is no room for a birth, returns the
+   bits of the mark alone, so that the block is recorded without scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -164,8 +165,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
-   lost. */
+/* Returns the birth of a block. Its scope and stream are 0 if the block has none, or if there was
+   no room for its birth. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -218,7 +219,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->now.span && !t->now.stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
-        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* the thread's last scope has ended */
     if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
     if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
@@ -238,8 +239,8 @@ MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_end_misplaced(lord, NULL);
 }
 
-/* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
-   there may change, so a hit compares it. */
+/* Gets the kept copy of a tag. The thread's cache has the copy under the host's pointer to the tag.
+   The host may change the text there, so the function compares the two texts. */
 static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
                                    const char **kept) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
@@ -257,7 +258,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* within the ledger's own allocator call the alloc passes through */
+    if (!t) return kept; /* the ledger's own allocator makes the call, which passes through */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -265,9 +266,9 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     return "";
 }
 
-/* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
-   cache has it under the host's pointer to the file; the text there may change, so a hit compares
-   it. */
+/* Finds or makes the site of a place that the host gives by value; NULL: no memory. The thread's
+   cache has the site under the host's pointer to the file name. The host may change the text there,
+   so the function compares the two texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -341,8 +342,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
-   has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what the end of the guard restores; NULL: the tag has no guard. The
+   default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;

@@ -3,7 +3,7 @@
 #include "os/modules.h"
 #include "base/memory.h"
 
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
+#define MLI_SWEEP_MIN 16u /* the least number of records for which a sweep is worthwhile */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -113,8 +113,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. Raises the alert
-   when the number of records in use makes a sweep for dead owners worthwhile. */
+/* Gives the calling thread a record: a free record, or else a new one. NULL: no memory. Raises the
+   alert if so many records are in use that a sweep for dead owners is worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -123,7 +123,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* that block was picked for the last owner */
+            t->taken_row = 0; /* the last owner, not this thread, had that block picked */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -136,8 +136,8 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Disowns the records of a thread number in all ledgers. Their owner is a thread that has ended, or
-   the calling thread before its thread-local storage was freed. The next sweep frees them. */
+/* Disowns the records with a thread number in all ledgers. Their owner is a thread that has ended,
+   or the calling thread before its thread-local storage was freed. The next sweep frees them. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -168,10 +168,10 @@ static MLI_COLD int mli_process_started(void) {
         mli_spin_wait(&n);
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
-/* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   the exit hook of the thread has run, or no hook can be set (yet), or the thread belongs to
-   another process. A child of vfork is such a process: it shares this memory and this thread-local
-   storage, and the kernel tells it that all threads here have ended. */
+/* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
+   no record: its exit hook has run, or no hook can be set (yet), or the thread belongs to another
+   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
+   and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -189,10 +189,9 @@ static MLI_COLD int mli_thread_ready(void) {
     return mli_self.hooked != 0;
 }
 
-/* Returns the calling thread's record when the thread-local one is of another ledger, or this is
-   the thread's first call. Returns NULL inside the ledger's own call of the host's allocator: the
-   call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
-   memory for a record. */
+/* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
+   thread's exit hook, or without memory for a record, returns the orphan record, locked. NULL: the
+   ledger's own allocator makes the call, which must pass through. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
