@@ -56,8 +56,10 @@ suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map t
 	ptsz_test_cuda_alloc ptsz_test_cuda_streams
 nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
-programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
+programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(filter-out $(unfit.$(c)),$(suites)))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
+unfit.asan := test_cuda_scarce # sanitizers have a dlopen of their own, as it has
+unfit.tsan := $(unfit.asan)
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
