@@ -179,7 +179,10 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
         if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
-        if (cells == 2) row->first = cell;
+        if (cells == 2) {
+            row->first = cell;
+            mli_row_raise_peak(row, cell); /* its high does not count any more after this */
+        }
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
