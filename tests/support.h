@@ -424,18 +424,20 @@ static inline uint64_t test_env(const char *name, uint64_t otherwise) {
 
 typedef struct test_text {
     char *data; /* always ends in a 0 */
-    size_t size;
+    size_t size, room;
     size_t largest; /* the largest piece */
 } test_text;
 
 static inline int test_text_write(void *user, const void *data, size_t size) {
     test_text *text = (test_text *)user;
-    char *grown = (char *)realloc(text->data, text->size + size + 1);
-    if (!grown) return 1;
-    text->data = grown;
-    memcpy(grown + text->size, data, size);
+    while (text->size + size >= text->room) {
+        char *grown = (char *)realloc(text->data, text->room = text->room * 2 + 4096);
+        if (!grown) return 1;
+        text->data = grown;
+    }
+    memcpy(text->data + text->size, data, size);
     text->size += size;
-    grown[text->size] = 0;
+    text->data[text->size] = 0;
     if (size > text->largest) text->largest = size;
     return 0;
 }

@@ -13,26 +13,12 @@ static const memlord_format formats[] = {
     MEMLORD_FORMAT_CSV};
 #define FORMATS (sizeof formats / sizeof formats[0])
 
-/* As test_text_write, for megabytes: `largest` is what there is room for, and doubles. */
-static int keep(void *user, const void *data, size_t size) {
-    test_text *text = (test_text *)user;
-    while (text->size + size >= text->largest) {
-        char *grown = (char *)realloc(text->data, text->largest = text->largest * 2 + 4096);
-        if (!grown) return 1;
-        text->data = grown;
-    }
-    memcpy(text->data + text->size, data, size);
-    text->size += size;
-    text->data[text->size] = 0;
-    return 0;
-}
-
 /* The caller frees its data, which ends with a 0 that is not counted. */
 static test_text written(memlord *lord, memlord_format format) {
     test_text text;
     memset(&text, 0, sizeof text);
-    keep(&text, "", 0);
-    assert_ok(memlord_write(lord, format, keep, &text));
+    test_text_write(&text, "", 0);
+    assert_ok(memlord_write(lord, format, test_text_write, &text));
     return text;
 }
 
@@ -1142,7 +1128,7 @@ static int revive(void *user, const void *data, size_t size) {
 }
 static memlord *reviving;
 static int keep_and_revive(void *user, const void *data, size_t size) {
-    return revive(reviving, data, size) || keep(user, data, size);
+    return revive(reviving, data, size) || test_text_write(user, data, size);
 }
 static void segments_are_of_the_moment_that_traces_end(void **state) {
     memlord *lord = test_lord(state);
@@ -1183,7 +1169,7 @@ static void arena_under(memlord *lord, const char *tag, uint64_t bytes) {
    of the device was read. */
 static int keep_and_grow(void *user, const void *data, size_t size) {
     arena_under(reviving, "tag_99", 5000);
-    return keep(user, data, size);
+    return test_text_write(user, data, size);
 }
 static void arenas_have_no_more_than_their_device_had(void **state) {
     memlord *lord = test_lord(state);
@@ -1296,7 +1282,7 @@ static void without_memory_a_format_is_an_error_and_nothing_is_kept(void **state
             memset(&text, 0, sizeof text);
             t->heap.fail_at = t->heap.calls + n;
             t->heap.fail_from = 1;
-            r = memlord_write(t->lord, formats[i], keep, &text);
+            r = memlord_write(t->lord, formats[i], test_text_write, &text);
             t->heap.fail_at = 0;
             assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
             if (r == MEMLORD_OK) { /* then nothing is left out */
