@@ -801,8 +801,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses
    memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is one already; logged to it or, if it is silent, to desc->logger;
-           E_INVALID as memlord_create, and an allocator of the host's; E_NOMEM. */
+   Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
+           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set; E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
 /* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
@@ -2928,7 +2928,8 @@ public:
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Opens a storage, or is one more reference to it: memlord_track. */
+    /* Calls memlord_track: records a new storage, or one more reference to a storage that is
+       live. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -4285,7 +4286,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* Declared here, as its name in the header depends on the SDK and its settings. */
+/* MemLord declares this function itself: the SDK's header gives it a name that depends on the SDK's
+   version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -4442,7 +4444,7 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* of the module that has this code */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this code */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -6538,11 +6540,11 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-/* A region has 32 KiB: tables that were replaced leave holes, and a small region is soon free as a
-   whole. It is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128
-   bytes. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
-   merges with free neighbours of any size: all shards of a ledger grow from one size to the next at
-   about the same time, and the old tables must make room for the new ones. */
+/* A region has 32 KiB. A region goes back to the allocator when all of it is free, and a small region
+   gets there sooner than a large one. A region is cut into pieces of whole grains of 128 bytes. A
+   piece is zeroed, and aligned to 128 bytes. Blocks above 16 KiB come from the allocator directly
+   and go back to it. A free piece merges with free neighbours of any size, because all shards of a
+   ledger grow at about the same time, and the larger tables need the room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -6982,8 +6984,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
-/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
-   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+/* Has the vector: a growable array of records. A thread can find a record by its number also while
+   another thread grows the vector. Owns no state: the module that owns the records has the vector
+   in its own struct. May use base/memory. Invariant: a record
    never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
 
 /* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
@@ -8140,8 +8143,9 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* One handle may be a key of every type: the home bucket and one overflow count must have room for
-   all of them. */
+/* The host may use one number as a storage of every device type. All these keys have the same home
+   bucket. So the slots of a bucket and its largest count of keys elsewhere (its overflow) must
+   together be no less than the number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 /* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
@@ -9558,7 +9562,7 @@ struct mli_names_state {
    until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
    growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table: 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;
@@ -9990,7 +9994,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types that can have a strategy in force, one bit for each type. A new device of
    such a type has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those of the device types `types` that can have a strategy in force. */
+/* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
@@ -10210,9 +10214,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
    books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. A call that comes after the close finds another
-   generation in the record. Locks: cold guards the lists of records; each account has a lock of its
-   own (MLI_RANK_ACCOUNT). */
+   under its lock, and only while it is open. A handle has the generation of its record, which the
+   close of the account changes, so a later call with the handle finds out. Locks: the cold lock
+   guards the lists of records; each account has a lock of its own (MLI_RANK_ACCOUNT). */
 
 /* A ticket or an account names a record: number:32 | generation:32. The record begins with its
    handle. A closed record is in a list until it is opened again, under the next generation. Ledgers
@@ -15263,9 +15267,10 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations: which devices share a phys, the bytes live
-   on it, and the tickets. services/room samples a phys. It also opens reservations, because it
-   explains why one is refused. May use books/devices, books/counters and books/accounts. Invariant:
+/* Owns the physical devices (phys) and the reservations. For each phys it has the number of live
+   bytes and the devices that share it. A ticket is the handle of a reservation. services/room takes
+   the samples of a phys, and opens reservations, because services/room can explain why one is
+   refused. May use books/devices, books/counters and books/accounts. Invariant:
    a device changes from one phys to another only under the locks of both. Lock: each phys has one
    (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 
@@ -19940,8 +19945,8 @@ typedef struct mli_strategy {
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
-                        devices last */
+    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+                        those that were added for several */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
@@ -22029,8 +22034,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
-   has no device with the identity, or changed its owner meanwhile. */
+/* Adds the figures of those devices of a slot whose identity is `id` to *sum. Returns the slot's
+   owner. 0: the slot is free, has no such device, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -22191,8 +22196,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
-   failure, or NULL. */
+/* Maps the page at the ledger's path, and joins it. A forked child calls this again. *why gets the
+   reason if the page cannot be joined, else NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -24089,7 +24094,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
-    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
+    void *caller, *frame;  /* copies of those in mli_self: calls in an attempt overwrite them */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -29395,7 +29400,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs of each stack. */
+/* Adds the allocs that each stack has counted to the share of that stack. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
@@ -31666,8 +31671,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
 /* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
-   has the innermost first). Their threads stop in this order, the pollers first. They are freed
-   backwards, so a module comes after those whose memory it refers to. */
+   has the innermost first). Modules that have threads stop them in this order. The modules are
+   freed in the reverse order, so a module stands after those whose memory it refers to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,

@@ -1018,8 +1018,8 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
    and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* Returns the runtime's number of the device with this handle of the driver; the handle itself if
-   the device is not known. */
+/* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
+   handle itself if the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
 /* Returns 1 if the device's primary context exists. */
@@ -3546,8 +3546,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     if (placed) (void)mli_cuda_stream_record(use->stream, here);
     return 1;
 }
-/* Ends the use, and returns `r`, the ledger's result. After an error the ledger has not taken the
-   fence. */
+/* Ends what mli_cuda_use_begin began, and returns `r`, the ledger's result. If `r` is an error, the
+   ledger has not taken the fence, and this function frees it. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);

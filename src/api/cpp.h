@@ -154,7 +154,8 @@ public:
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Opens a storage, or is one more reference to it: memlord_track. */
+    /* Calls memlord_track: records a new storage, or one more reference to a storage that is
+       live. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,

@@ -1,5 +1,6 @@
-/* Has vectors: records that are found by their numbers while the vector grows. Owns no state: a
-   vector is a member of the module that owns its records. May use base/memory. Invariant: a record
+/* Has the vector: a growable array of records. A thread can find a record by its number also while
+   another thread grows the vector. Owns no state: the module that owns the records has the vector
+   in its own struct. May use base/memory. Invariant: a record
    never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
 #ifndef MLI_BASE_VECTORS_H
 #define MLI_BASE_VECTORS_H

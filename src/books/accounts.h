@@ -1,8 +1,8 @@
 /* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
    books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. A call that comes after the close finds another
-   generation in the record. Locks: cold guards the lists of records; each account has a lock of its
-   own (MLI_RANK_ACCOUNT). */
+   under its lock, and only while it is open. A handle has the generation of its record, which the
+   close of the account changes, so a later call with the handle finds out. Locks: the cold lock
+   guards the lists of records; each account has a lock of its own (MLI_RANK_ACCOUNT). */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"

@@ -1,6 +1,7 @@
-/* Owns the physical devices (phys) and the reservations: which devices share a phys, the bytes live
-   on it, and the tickets. services/room samples a phys. It also opens reservations, because it
-   explains why one is refused. May use books/devices, books/counters and books/accounts. Invariant:
+/* Owns the physical devices (phys) and the reservations. For each phys it has the number of live
+   bytes and the devices that share it. A ticket is the handle of a reservation. services/room takes
+   the samples of a phys, and opens reservations, because services/room can explain why one is
+   refused. May use books/devices, books/counters and books/accounts. Invariant:
    a device changes from one phys to another only under the locks of both. Lock: each phys has one
    (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
 #ifndef MLI_BOOKS_LIMITS_H

@@ -5,8 +5,9 @@
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* One handle may be a key of every type: the home bucket and one overflow count must have room for
-   all of them. */
+/* The host may use one number as a storage of every device type. All these keys have the same home
+   bucket. So the slots of a bucket and its largest count of keys elsewhere (its overflow) must
+   together be no less than the number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
 /* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */

@@ -15,7 +15,7 @@ struct mli_names_state {
    until it is half full. Then there is a new table of four times its size, up to MLI_INDEX_MAX. So
    growth copies nothing, and no call waits long for it. */
 #define MLI_INDEX_MIN 64
-#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table: 4 MiB */
+#define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
     uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
     struct mli_index *older;

@@ -101,8 +101,8 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
    and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* Returns the runtime's number of the device with this handle of the driver; the handle itself if
-   the device is not known. */
+/* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
+   handle itself if the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
 /* Returns 1 if the device's primary context exists. */

@@ -211,8 +211,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     if (placed) (void)mli_cuda_stream_record(use->stream, here);
     return 1;
 }
-/* Ends the use, and returns `r`, the ledger's result. After an error the ledger has not taken the
-   fence. */
+/* Ends what mli_cuda_use_begin began, and returns `r`, the ledger's result. If `r` is an error, the
+   ledger has not taken the fence, and this function frees it. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);

@@ -221,7 +221,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* Declared here, as its name in the header depends on the SDK and its settings. */
+/* MemLord declares this function itself: the SDK's header gives it a name that depends on the SDK's
+   version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif

@@ -74,7 +74,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
-/* Adds the allocs of each stack. */
+/* Adds the allocs that each stack has counted to the share of that stack. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;

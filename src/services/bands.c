@@ -22,8 +22,8 @@ typedef struct mli_strategy {
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
-                        devices last */
+    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+                        those that were added for several */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;

@@ -57,8 +57,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
-   has no device with the identity, or changed its owner meanwhile. */
+/* Adds the figures of those devices of a slot whose identity is `id` to *sum. Returns the slot's
+   owner. 0: the slot is free, has no such device, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -219,8 +219,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
-   failure, or NULL. */
+/* Maps the page at the ledger's path, and joins it. A forked child calls this again. *why gets the
+   reason if the page cannot be joined, else NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;

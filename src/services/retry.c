@@ -104,7 +104,7 @@ typedef struct mli_request {
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
-    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
+    void *caller, *frame;  /* copies of those in mli_self: calls in an attempt overwrite them */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
