@@ -168,10 +168,11 @@
               headroom are of a physical device.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. The allocs of
-              its thread come off it, and those that name it: memlord_alloc_with.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
-              is a quota for memlord_reserve and memlord_alloc_retry.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. It belongs to
+              the context that reserved or adopted it. Allocs in that context come off it, and
+              allocs that name it: memlord_alloc_with.
+    Account   bytes charged to a request or a user. A charge does not change the live bytes of
+              the device. Its limit is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
@@ -191,7 +192,8 @@
               adopt one. A block remembers the scope it was allocated in.
     Context   the open tags and scopes, the default tag, account, stream and tickets that the
               calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
-              job can have one: memlord_context_swap.
+              job can have one: memlord_context_swap. Where a comment says that a thread has
+              one of these, the context that the thread is in has it.
     Mistake   a call that the host should not have made, such as a double free; in names:
               anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
@@ -206,16 +208,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
-                         threads share 4 KiB, or a 64th of the peak if that is more: the
-                         last of n threads to come may hold back an n-th of it, but never
-                         more than counter_batch. Two threads may hold back all of it
-                         together, 8 threads twice as much if each of them has been idle
-                         since the next one came. The same holds for tags. On the row of a
-                         site the first thread may hold back a counter_batch. JSON has the
-                         peak_error of each tag and site. A report raises the peak, within
-                         peak_error, to the live bytes that its own snapshots and holders
-                         show. The peak of a scope is exact unless several threads share it:
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else each
+                         thread counts on its own, and adds that to the peak from time to
+                         time. Busy threads hold back about 4 KiB together, or a 64th of the
+                         peak if that is more. Threads that are idle since others came can
+                         hold back more: with 8 threads twice as much. No thread holds back
+                         more than counter_batch. The same holds for tags, and for sites,
+                         but the first thread of a site may hold back a counter_batch. JSON
+                         has the peak_error of each tag and site. A report raises the peak,
+                         within peak_error, to the live bytes that its own snapshots and
+                         holders show. The peak of a scope is exact on one device if no
+                         threads share it; on several it is an upper bound:
                          memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
@@ -253,9 +256,10 @@
         tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
                                   reports of Linux i386, i486, aarch64 and s390x (emulated) and
                                   of Windows x86-64 (MinGW gcc 12, under wine)
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
-        tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
-                                  musl; Windows x86-64, whole
+        tested by `make test-all` Linux i386, i486, aarch64, armhf, riscv64, ppc64el and s390x
+                                  (emulated), musl; Windows x86-64 (under wine, but for what
+                                  needs Linux or POSIX)
+        tested by hand, 0.3.5     Linux sparc64 (emulated); Windows x86-64, whole
         compiled by `make gates`, never run
                                   Windows on ARM, macOS x86-64 and aarch64 (zig 0.11)
         compiles, never run       32-bit MinGW
@@ -307,7 +311,7 @@
                                the others                                  (one file)
         MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
         MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
-        MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
+        MEMLORD_NO_NEIGHBOURS  no page of neighbours: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
@@ -414,8 +418,11 @@
 
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error and then has changed
-    nothing but the counters of anomalies, drops and refusals. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
+    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
+    otherwise, as of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
+    memlord_snapshots_start. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
+    have run callbacks. Results may be ignored.
     MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
     or exits.
 
@@ -452,7 +459,7 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/README.md has the measured tables). memlord_alloc_with, arenas under a tag, and
+    miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a tag, and
     allocs of an account: some tens of ns more. No system call, no lock shared by threads
     that work on their own blocks (but for arenas), and nothing proportional to devices,
     threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
@@ -491,7 +498,8 @@
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
 
-/* major: a program must be changed; minor: something was added; patch: neither */
+/* major: a program must be changed; minor: something was added or, before 1.0, a program may have
+   to be changed; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 0
@@ -802,7 +810,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 /* Makes the global ledger now, with a configuration. Call it before anything uses
    memlord_global: at the start of main, or in a static constructor.
    Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
-           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set; E_NOMEM. */
+           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
 /* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
@@ -4444,7 +4453,8 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this code */
+    __attribute__((weak, visibility("hidden"))); /* of the module (the program or a library) that
+                                                    has this code: its dynamic section */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -6540,8 +6550,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-/* A region has 32 KiB. A region goes back to the allocator when all of it is free, and a small region
-   gets there sooner than a large one. A region is cut into pieces of whole grains of 128 bytes. A
+/* A region has 32 KiB. A region goes back to the allocator when all of it is free, and a small
+   region gets there sooner than a large one. A region is cut into pieces of whole grains of 128 bytes. A
    piece is zeroed, and aligned to 128 bytes. Blocks above 16 KiB come from the allocator directly
    and go back to it. A free piece merges with free neighbours of any size, because all shards of a
    ledger grow at about the same time, and the larger tables need the room of the smaller ones. */

@@ -219,7 +219,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 /* Makes the global ledger now, with a configuration. Call it before anything uses
    memlord_global: at the start of main, or in a static constructor.
    Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
-           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set; E_NOMEM. */
+           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
 /* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no

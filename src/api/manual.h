@@ -168,10 +168,11 @@
               headroom are of a physical device.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. The allocs of
-              its thread come off it, and those that name it: memlord_alloc_with.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
-              is a quota for memlord_reserve and memlord_alloc_retry.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. It belongs to
+              the context that reserved or adopted it. Allocs in that context come off it, and
+              allocs that name it: memlord_alloc_with.
+    Account   bytes charged to a request or a user. A charge does not change the live bytes of
+              the device. Its limit is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
@@ -191,7 +192,8 @@
               adopt one. A block remembers the scope it was allocated in.
     Context   the open tags and scopes, the default tag, account, stream and tickets that the
               calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
-              job can have one: memlord_context_swap.
+              job can have one: memlord_context_swap. Where a comment says that a thread has
+              one of these, the context that the thread is in has it.
     Mistake   a call that the host should not have made, such as a double free; in names:
               anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
@@ -206,16 +208,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
-                         threads share 4 KiB, or a 64th of the peak if that is more: the
-                         last of n threads to come may hold back an n-th of it, but never
-                         more than counter_batch. Two threads may hold back all of it
-                         together, 8 threads twice as much if each of them has been idle
-                         since the next one came. The same holds for tags. On the row of a
-                         site the first thread may hold back a counter_batch. JSON has the
-                         peak_error of each tag and site. A report raises the peak, within
-                         peak_error, to the live bytes that its own snapshots and holders
-                         show. The peak of a scope is exact unless several threads share it:
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else each
+                         thread counts on its own, and adds that to the peak from time to
+                         time. Busy threads hold back about 4 KiB together, or a 64th of the
+                         peak if that is more. Threads that are idle since others came can
+                         hold back more: with 8 threads twice as much. No thread holds back
+                         more than counter_batch. The same holds for tags, and for sites,
+                         but the first thread of a site may hold back a counter_batch. JSON
+                         has the peak_error of each tag and site. A report raises the peak,
+                         within peak_error, to the live bytes that its own snapshots and
+                         holders show. The peak of a scope is exact on one device if no
+                         threads share it; on several it is an upper bound:
                          memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
@@ -253,9 +256,10 @@
         tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
                                   reports of Linux i386, i486, aarch64 and s390x (emulated) and
                                   of Windows x86-64 (MinGW gcc 12, under wine)
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
-        tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
-                                  musl; Windows x86-64, whole
+        tested by `make test-all` Linux i386, i486, aarch64, armhf, riscv64, ppc64el and s390x
+                                  (emulated), musl; Windows x86-64 (under wine, but for what
+                                  needs Linux or POSIX)
+        tested by hand, 0.3.5     Linux sparc64 (emulated); Windows x86-64, whole
         compiled by `make gates`, never run
                                   Windows on ARM, macOS x86-64 and aarch64 (zig 0.11)
         compiles, never run       32-bit MinGW
@@ -307,7 +311,7 @@
                                the others                                  (one file)
         MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
         MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
-        MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
+        MEMLORD_NO_NEIGHBOURS  no page of neighbours: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
@@ -414,8 +418,11 @@
 
     ----------------------------------------------------------------- >>errors ---
 
-    Every memlord_result function returns MEMLORD_OK (0), or an error and then has changed
-    nothing but the counters of anomalies, drops and refusals. Results may be ignored.
+    Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
+    changed nothing but the counters of anomalies, drops and refusals, unless its comment says
+    otherwise, as of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
+    memlord_snapshots_start. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
+    have run callbacks. Results may be ignored.
     MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
     or exits.
 
@@ -452,7 +459,7 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/README.md has the measured tables). memlord_alloc_with, arenas under a tag, and
+    miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a tag, and
     allocs of an account: some tens of ns more. No system call, no lock shared by threads
     that work on their own blocks (but for arenas), and nothing proportional to devices,
     threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread

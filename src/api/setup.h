@@ -8,7 +8,8 @@
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
 
-/* major: a program must be changed; minor: something was added; patch: neither */
+/* major: a program must be changed; minor: something was added or, before 1.0, a program may have
+   to be changed; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 0
