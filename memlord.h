@@ -208,8 +208,8 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else each
-                         thread counts on its own, and adds that to the peak from time to
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records and resets
+                         the peak. Else each thread counts on its own, and adds that to the peak from time to
                          time. Busy threads hold back about 4 KiB together, or a 64th of the
                          peak if that is more. Threads that are idle since others came can
                          hold back more: with 8 threads twice as much. No thread holds back
@@ -8574,9 +8574,9 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
-   books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
-   published bytes, which never exceed the live bytes. Locks: count, then row. */
+   record of a device; the peaks in the spans of scopes. May use base/memory, books/threads and, to
+   enter a shard, books/map. Invariant: no peak is too high, because it is computed from published
+   bytes, which never exceed the live bytes. Locks: count, then row. */
 
 /* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
    in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
@@ -8646,9 +8646,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset, first and slack; if the ledger has a batch, also
-                              published, publish_count and cells */
-    uint32_t dev;          /* the device */
+    mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
+                      published, publish_count and cells */
+    uint32_t dev, missed;  /* the device; 1: the last peak reset did not see the one high in use */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -9061,8 +9061,8 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row: the bytes that its cells may hold back together. It is a 64th of the
-   peak, or 4 KiB if that is more. */
+/* Returns the slack of a row, the bytes that its cells may hold back together: a 64th of the peak,
+   at least 4 KiB. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
@@ -9105,8 +9105,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
 }
 /* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
    came into use. A publication of another cell adds them to the peak: the published bytes, the
-   level of that cell and these bytes were live together when this function read them. Requires: the
-   row's lock. */
+   level of that cell and these bytes were live together. Requires: the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9177,8 +9176,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread if its level may rise so far without a publication that
-   the cell would hold back more than its share. */
+/* Publishes a cell of the calling thread if it may come to hold back more than its share. */
 static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
                                             mli_cell *cell) {
     uint64_t most;
@@ -9187,8 +9185,8 @@ static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t nu
     if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
         mli_cell_publish(lord, book, number, cell);
 }
-/* Publishes the cells of a thread for devices and tags, because another thread has asked for that.
-   Runs before the present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
+   present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -9287,7 +9285,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 /* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
    cell that came into use as the k-th and was idle since then holds back at most a k-th of the
    slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site is not asked to publish, and holds back at most a batch. */
+   it. The first cell of a site, and one that a reset has missed, hold back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9297,7 +9295,7 @@ static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_
     uint32_t k;
     for (k = 1; k <= cells; k++) {
         uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE || row->missed)) share = batch;
         error += share < batch ? share : batch;
     }
     return error;
@@ -9308,10 +9306,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind; /* 1: a cell's high does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
+    blind = (int)row->missed;
     published = (int64_t)mli_u64_load(&row->published);
     peak = (int64_t)mli_u64_load(&row->peak);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -9375,6 +9374,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
+    row->missed = mli_u32_load(&row->cells) == 1 && !(cell && mli_u64_load(&cell->publish_seen));
     if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));

@@ -254,6 +254,35 @@ static void nor_by_more_after_a_reset_on_another_thread(void **state) {
     assert_true(s.peak <= 1010);
     assert_true(s.peak + s.peak_error >= 1010);
 }
+/* The reset does not see the high of the other thread, which may not publish after that. */
+static void what_a_reset_of_another_thread_misses_is_in_the_error(void **state) {
+    memlord *lord = test_lord(state);
+    stair worker = {NULL, 1 << 24, 30, 1024};
+    memlord_stats s;
+    int round;
+    worker.lord = lord;
+    climb_tagged(&worker);
+    descend(&worker);
+    for (round = 0; round < 2; round++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, reset, lord), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        climb_tagged(&worker);
+        descend(&worker);
+    }
+    s = stats_of(lord, cpu());
+    assert_true(s.peak <= 30720);
+    assert_true(s.peak + s.peak_error >= 30720);
+    worker.first = 2 << 24;
+    worker.n = 1;
+    worker.bytes = 64;
+    on_another_thread(climb_tagged, &worker);
+    s = stats_of(lord, cpu());
+    assert_true(s.peak <= 30720);
+    assert_true(s.peak + s.peak_error >= 30720);
+    memlord_peak_reset(lord, all()); /* of more than one thread the error is the usual one */
+    assert_in_range(stats_of(lord, cpu()).peak_error, 1, 8192);
+}
 
 /* One thread has one block at a time, or none. */
 static void *come_and_go(void *user) {
@@ -589,6 +618,7 @@ int main(void) {
         TEST(of_8_threads_the_peak_is_low_by_a_64th_at_most),
         TEST(so_it_is_of_small_blocks),
         TEST(what_one_thread_had_stays_in_the_peak_when_another_comes),
+        TEST(what_a_reset_of_another_thread_misses_is_in_the_error),
         TEST(threads_may_come_while_others_allocate),
         TEST(nor_by_more_after_a_reset_on_another_thread),
         TEST(no_reader_sees_a_higher_peak_while_a_thread_publishes),

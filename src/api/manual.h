@@ -208,8 +208,8 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else each
-                         thread counts on its own, and adds that to the peak from time to
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records and resets
+                         the peak. Else each thread counts on its own, and adds that to the peak from time to
                          time. Busy threads hold back about 4 KiB together, or a 64th of the
                          peak if that is more. Threads that are idle since others came can
                          hold back more: with 8 threads twice as much. No thread holds back

@@ -144,8 +144,8 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row: the bytes that its cells may hold back together. It is a 64th of the
-   peak, or 4 KiB if that is more. */
+/* Returns the slack of a row, the bytes that its cells may hold back together: a 64th of the peak,
+   at least 4 KiB. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
@@ -188,8 +188,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
 }
 /* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
    came into use. A publication of another cell adds them to the peak: the published bytes, the
-   level of that cell and these bytes were live together when this function read them. Requires: the
-   row's lock. */
+   level of that cell and these bytes were live together. Requires: the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -260,8 +259,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread if its level may rise so far without a publication that
-   the cell would hold back more than its share. */
+/* Publishes a cell of the calling thread if it may come to hold back more than its share. */
 static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
                                             mli_cell *cell) {
     uint64_t most;
@@ -270,8 +268,8 @@ static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t nu
     if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
         mli_cell_publish(lord, book, number, cell);
 }
-/* Publishes the cells of a thread for devices and tags, because another thread has asked for that.
-   Runs before the present call counts, so that the peak has the level that the last call left. */
+/* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
+   present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -370,7 +368,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 /* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
    cell that came into use as the k-th and was idle since then holds back at most a k-th of the
    slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site is not asked to publish, and holds back at most a batch. */
+   it. The first cell of a site, and one that a reset has missed, hold back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -380,7 +378,7 @@ static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_
     uint32_t k;
     for (k = 1; k <= cells; k++) {
         uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE || row->missed)) share = batch;
         error += share < batch ? share : batch;
     }
     return error;
@@ -391,10 +389,11 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind; /* 1: a cell's high does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
+    blind = (int)row->missed;
     published = (int64_t)mli_u64_load(&row->published);
     peak = (int64_t)mli_u64_load(&row->peak);
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -458,6 +457,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
+    row->missed = mli_u32_load(&row->cells) == 1 && !(cell && mli_u64_load(&cell->publish_seen));
     if (cell && mli_u64_load(&cell->publish_seen)) {
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));

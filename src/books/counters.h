@@ -1,7 +1,7 @@
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
-   books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
-   published bytes, which never exceed the live bytes. Locks: count, then row. */
+   record of a device; the peaks in the spans of scopes. May use base/memory, books/threads and, to
+   enter a shard, books/map. Invariant: no peak is too high, because it is computed from published
+   bytes, which never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -80,9 +80,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards at_reset, first and slack; if the ledger has a batch, also
-                              published, publish_count and cells */
-    uint32_t dev;          /* the device */
+    mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
+                      published, publish_count and cells */
+    uint32_t dev, missed;  /* the device; 1: the last peak reset did not see the one high in use */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
