@@ -93,7 +93,7 @@ cat >"$out/site/app.c" <<'END_'
 #include <pthread.h>
 #include <stdlib.h>
 static void *work(void *user) {
-    void *volatile kept = malloc(40 << 10);
+    void *volatile kept = malloc(20 << 10);
     free(kept);
     return user;
 }
