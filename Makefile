@@ -2,7 +2,7 @@
 #
 #   config=release|debug|asan|tsan|modules
 #                                    which builds of the suites `make test` runs; without it
-#                                    release, asan and tsan, the compile matrix and the examples
+#                                    release and asan, the scripts and the examples
 #   CC=, CXX=                        gcc and g++; tsan builds always use clang
 #   V=1                              shows the commands
 
@@ -33,7 +33,7 @@ quick := -O0
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
 build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires build/coverage/test_modules: quick := # which are the implementation, too
-configs := $(or $(config),release asan tsan)
+configs := $(or $(config),release asan)
 ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan, modules)
 endif
@@ -62,9 +62,8 @@ unfit.asan := test_cuda_scarce # sanitizers have a dlopen of their own, as it ha
 unfit.tsan := $(unfit.asan)
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
-	tests/cuda.sh tests/places.sh tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh \
-	tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
+scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
+	tests/places.sh tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
 # What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
 outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh
 include tests/parts.mk
@@ -138,19 +137,20 @@ modules: ## the modules of src/: lines, lines of the header, what each includes
 # -- tests --
 
 # Without config= it must end within ten minutes on two processors: without membarrier(2) only in the
-# first build; with the thread sanitizer only what starts threads; with sanitizers no suite that is
-# the implementation, too. test-all runs every suite in every build: tests/parts.mk has its parts.
-once = $(filter-out $(if $(config),,$(slow)),$(call programs,$(configs),$(firstword $(configs))))
-starts_threads = $(shell grep -lE 'pthread_create|"jobs\.h"' tests/test_*.c*)
+# first build, and with sanitizers no suite that is the implementation, too. The gates run what starts
+# threads with the thread sanitizer. test-all runs every suite in every build: see tests/parts.mk.
+once = $(filter-out $(if $(config),,$(addprefix build/asan/,$(whole))),$(call programs,$(configs),$(firstword $(configs))))
 whole = portable_test_map $(patsubst tests/%.c,%,$(shell grep -l 'define MEMLORD_IMPLEMENTATION' tests/test_*.c))
-slow = build/tsan/test_formats $(addprefix build/tsan/,$(filter-out \
-	$(basename $(notdir $(starts_threads))),$(filter test_%,$(suites)))) $(foreach c,asan tsan,$(addprefix build/$c/,$(whole)))
+starts_threads = $(basename $(notdir $(shell grep -lE 'pthread_create|"jobs\.h"' tests/test_*.c*)))
+threaded = $(filter-out build/tsan/test_formats $(addprefix build/tsan/,$(whole)),$(addprefix build/tsan/, \
+	$(filter $(starts_threads),$(suites)) ptsz_test_cuda_streams))
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates try-reports $(call programs,modules) build/release/memlord.o $(examples) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
-	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/mutants.sh $(call programs,modules)
+gates: try-gates try-reports $(call programs,modules) $(threaded) build/release/memlord.o $(examples) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/matrix.sh tests/systems.sh tests/mutants.sh \
+		$(threaded) $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))

@@ -251,9 +251,9 @@
 
     -------------------------------------------------------------- >>platforms ---
 
-        tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
-                                  C++11 to C++20, 64 and 32 bits
-        tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
+        tested by `make test`     Linux x86-64, glibc, gcc 12
+        tested by `make gates`    gcc 12 and clang 14, C99 to C2x and C++11 to C++20, 64 and 32
+                                  bits; musl: a malloc that records, wrap.c, the interposer; the
                                   reports of Linux i386, i486, aarch64 and s390x (emulated) and
                                   of Windows x86-64 (MinGW gcc 12, under wine)
         tested by `make test-all` Linux i386, i486, aarch64, armhf, riscv64, ppc64el and s390x
