@@ -58,12 +58,13 @@ nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(filter-out $(unfit.$(c)),$(suites)))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
-unfit.asan := test_cuda_scarce # sanitizers have a dlopen of their own, as it has
+unfit.asan := test_cuda_scarce # it replaces dlopen, as the sanitizers do
 unfit.tsan := $(unfit.asan)
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/places.sh tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
+scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/cuda.sh tests/places.sh \
+	tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh tests/readme.sh tests/install.sh \
+	tests/ci.sh tests/values.sh
 # What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
 outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh
 include tests/parts.mk

@@ -206,19 +206,20 @@
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by at
-                         most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records and resets
-                         the peak. Else each thread counts on its own, and adds that to the peak from time to
-                         time. Busy threads hold back about 4 KiB together, or a 64th of the
-                         peak if that is more. Threads that are idle since others came can
-                         hold back more: with 8 threads twice as much. No thread holds back
-                         more than counter_batch. The same holds for tags, and for sites,
-                         but the first thread of a site may hold back a counter_batch. JSON
-                         has the peak_error of each tag and site. A report raises the peak,
-                         within peak_error, to the live bytes that its own snapshots and
-                         holders show. The peak of a scope is exact on one device if no
-                         threads share it; on several it is an upper bound:
+        peak             highest `allocated` since create, reset or peak_reset; low by
+                         at most peak_error, never high. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records and
+                         resets the peak. Else each thread counts on its own, and adds
+                         that to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more.
+                         Threads that are idle since others came can hold back more:
+                         with 8 threads twice as much. No thread holds back more than
+                         counter_batch. The same holds for tags, and for sites, but the
+                         first thread of a site may hold back a counter_batch. JSON has
+                         the peak_error of each tag and site. A report raises the peak,
+                         within peak_error, to the live bytes that its own snapshots
+                         and holders show. The peak of a scope is exact on one device
+                         if no threads share it; on several it is an upper bound:
                          memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
@@ -1343,9 +1344,8 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and, where
-   blocks have tags, the largest holder by tag. Follows
-   snprintf; allocates nothing. */
+/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and,
+   where blocks have tags, the largest holder by tag. Follows snprintf; allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
@@ -1674,9 +1674,9 @@ MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* Tells the same of a whole plan, each block on its device (`storage` is ignored). *short_by, if
-   not NULL, is how many bytes the worst device lacks; negative: every device has that many to
-   spare or more; 0 if -1 is returned, as it is of a plan with something that is no device. */
+/* Returns the same for a whole plan, each block on its device (`storage` is ignored); -1 also if
+   the plan names something that is no device. *short_by, if not NULL, is how many bytes the worst
+   device lacks; negative: every device has that many to spare or more; 0 if -1 is returned. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -6550,11 +6550,12 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-/* A region has 32 KiB. A region goes back to the allocator when all of it is free, and a small
-   region gets there sooner than a large one. A region is cut into pieces of whole grains of 128 bytes. A
-   piece is zeroed, and aligned to 128 bytes. Blocks above 16 KiB come from the allocator directly
-   and go back to it. A free piece merges with free neighbours of any size, because all shards of a
-   ledger grow at about the same time, and the larger tables need the room of the smaller ones. */
+/* A region has 32 KiB. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. A small region is free as a whole sooner than a large one. A region is cut into
+   pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128 bytes. Blocks above
+   16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size, because all shards of a ledger grow at about the same time, and the
+   larger tables need the room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -8648,7 +8649,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
                       published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1: the last peak reset did not see the one high in use */
+    uint32_t dev, missed;  /* the device; 1: a peak reset ignored the high of the only cell */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -24962,12 +24963,17 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
+/* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
+MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
+                                                      const mli_leak_table *groups, size_t lines);
 /* Returns the site of a line of the list; NULL: its blocks have no site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line);
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
+/* The number of a site in the list fits a byte. */
+typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
@@ -25167,6 +25173,15 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table 
     if (s->sum) mli_leak_groups_number(s, groups, groups->count);
 }
 
+MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
+                                                      const mli_leak_table *groups, size_t lines) {
+    mli_leak_sum rest = {groups->bytes, groups->blocks, 0};
+    while (lines--) {
+        rest.bytes -= s->line[lines].bytes;
+        rest.blocks -= s->line[lines].blocks;
+    }
+    return rest;
+}
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line) {
     if (!line->is_site) return NULL;
@@ -27270,6 +27285,7 @@ static MLI_COLD void mli_json_leak_sites(mli_report *r) {
 /* Writes the sums of the leaks that the three lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
+    const mli_leak_sum rest = mli_leak_sites_rest(s, &r->leaks, s->lines);
     uint64_t left = r->stack_leak_bytes, bytes = r->leaks.bytes, blocks = r->leaks.blocks;
     size_t i;
     for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
@@ -27279,17 +27295,10 @@ static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     }
     mli_jsonf(r->o,
               ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju,"
-              "'sites':%ju",
+              "'sites':%ju,'site_count':%ju,'site_bytes':%ju}",
               r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count), blocks,
               bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left,
-              (uint64_t)(s->total - s->lines));
-    bytes = r->leaks.bytes;
-    blocks = r->leaks.blocks;
-    for (i = 0; i < s->lines; i++) {
-        bytes -= s->line[i].bytes;
-        blocks -= s->line[i].blocks;
-    }
-    mli_jsonf(r->o, ",'site_count':%ju,'site_bytes':%ju}", blocks, bytes);
+              (uint64_t)(s->total - s->lines), rest.blocks, rest.bytes);
 }
 static void mli_json_leaks(const mli_json_writer *w) {
     mli_report *r = w->r;
@@ -28360,8 +28369,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
-                 s->cache_hits, s->cache_misses);
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju",
+                 mli_rates[MLI_RATE_hit_rate].of(s) * 100, s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
 }
@@ -28549,19 +28558,14 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
 /* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
    blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sites *s = &r->leak_sites;
-    uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
-    size_t i;
-    for (i = 0; i < shown; i++) {
-        bytes -= s->line[i].bytes;
-        blocks -= s->line[i].blocks;
-    }
-    if (!blocks) return;
-    if (s->total > shown)
-        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(s->total - shown));
+    const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
+    const size_t total = r->leak_sites.total;
+    if (!rest.blocks) return;
+    if (total > shown)
+        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(total - shown));
     else
         mli_put_str(r->o, "... and others, ");
-    mli_put_amount(r->o, bytes, blocks);
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be

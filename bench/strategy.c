@@ -237,7 +237,7 @@ static void measure(void) {
 
 typedef struct span {
     double mean_ns, longest_ms;
-    long waits; /* how often the thread gave up its processor of its own accord */
+    long waits; /* the voluntary context switches of the thread */
     uint64_t oldest_ns;
 } span;
 

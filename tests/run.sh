@@ -12,7 +12,8 @@ skip='^(not )?ok .*# SKIP'
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all # for programs of Windows
 
-# A python3 that looks for the real one first, as pyenv's, takes longer for that than most scripts.
+# The python3 of pyenv is a script that searches for the real one, which takes longer than most of our
+# scripts run. So they get the real one.
 python=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))' 2>/dev/null)
 case :$PATH: in *":$python:"*) ;; *) [ -z "$python" ] || export PATH="$python:$PATH" ;; esac
 

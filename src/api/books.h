@@ -474,9 +474,8 @@ MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and, where
-   blocks have tags, the largest holder by tag. Follows
-   snprintf; allocates nothing. */
+/* Writes one line for a server's log: every device with its live bytes and blocks, its peak and,
+   where blocks have tags, the largest holder by tag. Follows snprintf; allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 

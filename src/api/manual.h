@@ -206,19 +206,20 @@
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by at
-                         most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records and resets
-                         the peak. Else each thread counts on its own, and adds that to the peak from time to
-                         time. Busy threads hold back about 4 KiB together, or a 64th of the
-                         peak if that is more. Threads that are idle since others came can
-                         hold back more: with 8 threads twice as much. No thread holds back
-                         more than counter_batch. The same holds for tags, and for sites,
-                         but the first thread of a site may hold back a counter_batch. JSON
-                         has the peak_error of each tag and site. A report raises the peak,
-                         within peak_error, to the live bytes that its own snapshots and
-                         holders show. The peak of a scope is exact on one device if no
-                         threads share it; on several it is an upper bound:
+        peak             highest `allocated` since create, reset or peak_reset; low by
+                         at most peak_error, never high. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records and
+                         resets the peak. Else each thread counts on its own, and adds
+                         that to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more.
+                         Threads that are idle since others came can hold back more:
+                         with 8 threads twice as much. No thread holds back more than
+                         counter_batch. The same holds for tags, and for sites, but the
+                         first thread of a site may hold back a counter_batch. JSON has
+                         the peak_error of each tag and site. A report raises the peak,
+                         within peak_error, to the live bytes that its own snapshots
+                         and holders show. The peak of a scope is exact on one device
+                         if no threads share it; on several it is an upper bound:
                          memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory

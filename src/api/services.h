@@ -114,9 +114,9 @@ MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* Tells the same of a whole plan, each block on its device (`storage` is ignored). *short_by, if
-   not NULL, is how many bytes the worst device lacks; negative: every device has that many to
-   spare or more; 0 if -1 is returned, as it is of a plan with something that is no device. */
+/* Returns the same for a whole plan, each block on its device (`storage` is ignored); -1 also if
+   the plan names something that is no device. *short_by, if not NULL, is how many bytes the worst
+   device lacks; negative: every device has that many to spare or more; 0 if -1 is returned. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)

@@ -9,11 +9,12 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A region has 32 KiB. A region goes back to the allocator when all of it is free, and a small
-   region gets there sooner than a large one. A region is cut into pieces of whole grains of 128 bytes. A
-   piece is zeroed, and aligned to 128 bytes. Blocks above 16 KiB come from the allocator directly
-   and go back to it. A free piece merges with free neighbours of any size, because all shards of a
-   ledger grow at about the same time, and the larger tables need the room of the smaller ones. */
+/* A region has 32 KiB. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. A small region is free as a whole sooner than a large one. A region is cut into
+   pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128 bytes. Blocks above
+   16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size, because all shards of a ledger grow at about the same time, and the
+   larger tables need the room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))

@@ -82,7 +82,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
                       published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1: the last peak reset did not see the one high in use */
+    uint32_t dev, missed;  /* the device; 1: a peak reset ignored the high of the only cell */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */

@@ -511,6 +511,7 @@ static MLI_COLD void mli_json_leak_sites(mli_report *r) {
 /* Writes the sums of the leaks that the three lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
+    const mli_leak_sum rest = mli_leak_sites_rest(s, &r->leaks, s->lines);
     uint64_t left = r->stack_leak_bytes, bytes = r->leaks.bytes, blocks = r->leaks.blocks;
     size_t i;
     for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
@@ -520,17 +521,10 @@ static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     }
     mli_jsonf(r->o,
               ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju,"
-              "'sites':%ju",
+              "'sites':%ju,'site_count':%ju,'site_bytes':%ju}",
               r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count), blocks,
               bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left,
-              (uint64_t)(s->total - s->lines));
-    bytes = r->leaks.bytes;
-    blocks = r->leaks.blocks;
-    for (i = 0; i < s->lines; i++) {
-        bytes -= s->line[i].bytes;
-        blocks -= s->line[i].blocks;
-    }
-    mli_jsonf(r->o, ",'site_count':%ju,'site_bytes':%ju}", blocks, bytes);
+              (uint64_t)(s->total - s->lines), rest.blocks, rest.bytes);
 }
 static void mli_json_leaks(const mli_json_writer *w) {
     mli_report *r = w->r;

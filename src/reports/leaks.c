@@ -7,6 +7,8 @@
 #include "books/listing.h"
 #include "services/stats.h"
 
+/* The number of a site in the list fits a byte. */
+typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
@@ -206,6 +208,15 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table 
     if (s->sum) mli_leak_groups_number(s, groups, groups->count);
 }
 
+MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
+                                                      const mli_leak_table *groups, size_t lines) {
+    mli_leak_sum rest = {groups->bytes, groups->blocks, 0};
+    while (lines--) {
+        rest.bytes -= s->line[lines].bytes;
+        rest.blocks -= s->line[lines].blocks;
+    }
+    return rest;
+}
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line) {
     if (!line->is_site) return NULL;

@@ -261,8 +261,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
-                 s->cache_hits, s->cache_misses);
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju",
+                 mli_rates[MLI_RATE_hit_rate].of(s) * 100, s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
 }
@@ -450,19 +450,14 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
 /* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
    blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sites *s = &r->leak_sites;
-    uint64_t bytes = r->leaks.bytes, blocks = r->leaks.blocks;
-    size_t i;
-    for (i = 0; i < shown; i++) {
-        bytes -= s->line[i].bytes;
-        blocks -= s->line[i].blocks;
-    }
-    if (!blocks) return;
-    if (s->total > shown)
-        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(s->total - shown));
+    const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
+    const size_t total = r->leak_sites.total;
+    if (!rest.blocks) return;
+    if (total > shown)
+        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(total - shown));
     else
         mli_put_str(r->o, "... and others, ");
-    mli_put_amount(r->o, bytes, blocks);
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be

@@ -83,8 +83,8 @@
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
 /* The interposer has a private copy of the library, whose names cannot clash with those of a
-   MemLord in the host. The copy's thread-locals are initial-exec, because libc allocates all other
-   kinds with malloc. */
+   MemLord in the host. The copy's thread-locals are initial-exec, because libc allocates dynamic
+   ones with malloc, which this library replaces. */
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
