@@ -47,6 +47,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 typedef struct mli_extent { /* lies in the first page of its extent */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
 } mli_extent;
 #else

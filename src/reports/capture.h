@@ -108,18 +108,21 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    size_t device_size;    /* the bytes of the allocation at `stat`, which has `phys`, `sizes`,
+                              `lifetime` and `top_device`, too */
+    uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* of all devices; by dev - 1 */
-    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
+    memlord_stats total, *stat; /* of all devices; by dev - 1 */
+    mli_phys_line *phys;        /* one line more than there are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest; NULL: the ledger takes no stacks, or there
-                              was no memory */
+    mli_stack_line *stack; /* at most MLI_TOP_STACKS, the largest first; NULL: the ledger takes no
+                              stacks, or there was no memory */
     size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
+    size_t stack_room;             /* how many stacks the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
@@ -143,8 +146,8 @@ typedef struct mli_report {
     uint64_t mark; /* the number of the last mark; 0: none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* freed blocks that lived less than 0.1, 1 and 10 s,
-                                                  and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: freed blocks that lived less than 0.1, 1 and 10 s, and
+                                longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of scopes, the most bytes first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
     mli_cpu cpu;         /* scratch: reads the resident bytes */
@@ -153,7 +156,7 @@ typedef struct mli_report {
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
     memlord_part_info part[16];       /* scratch: parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+    uint64_t (*sizes)[MLI_SIZES];     /* live blocks, by dev - 1 and size class */
 } mli_report;
 
 /* Returns the code of a device: mli_device_code. */
@@ -186,5 +189,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 /* Captures a report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
    snapshots. A device, tag, site or scope that is new after the capture is not in the report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
+/* Frees the lists of a captured report. */
+MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
 
 #endif
