@@ -320,7 +320,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
    call: there it counts no alloc, and its growth as allocated. After dlclose another module may
    have the address of a frame; its site stays, and memlord_site_place tells the module that had
-   it.
+   it. If a stack does not reach its root, its outermost frame is NULL, and the site of that says
+   why: "[cut: deeper]".
    `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.

@@ -177,7 +177,7 @@ enum {
     MLI_RANK_ROW,       /* one for each row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* one for each part of the table of picked blocks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */

@@ -1,7 +1,7 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
+   Locks: cold, to add nodes and rows; stacks, one for each part of the table; no lock is held while
    an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
@@ -19,7 +19,9 @@
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
    change while the caller is inside the shard and no other thread can reach the entry. The room in
-   the table is reserved before the caller enters. */
+   the table is reserved before the caller enters. The table has parts, as the map has shards: all
+   keys of a shard are in one part. So threads that use different shards seldom wait for each
+   other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
@@ -35,16 +37,23 @@ typedef struct mli_stack_row {
     uint32_t next;        /* the next row of the chain */
     uint32_t site;        /* the row of the site; 0: none */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
-    uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
-    double allocs;        /* since the last reset: an estimate of the number of all allocs */
-    uint64_t samples;     /* since the last reset: how many allocs were picked */
-    uint64_t picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
+    mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
+    mli_u64 blocks;       /* how many picked blocks are live */
+    mli_u64 variance;     /* the bits of a double: the variance of `live`, if `blocks` is not 0 */
+    mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
+    mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
+    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, in
+                             units of 1 / MLI_STACK_UNITS */
+    mli_u64 samples;      /* since the last reset: how many allocs were picked */
+    mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
-    uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
-    uint64_t blocks;      /* how many picked blocks are live */
-    double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
+
+/* The totals of a row at one moment. `error` is the square root of the variance. */
+typedef struct mli_stack_totals {
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, error;
+    double allocs;
+} mli_stack_totals;
 
 /* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
    that such an alloc is picked. The weight of the block is its bytes times `scale`. */
@@ -67,9 +76,11 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Copies a row with its totals. */
-#if !defined(MEMLORD_NO_PROFILES)
-MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
+/* Returns how many blocks the table has. */
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
 /* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
@@ -98,8 +109,8 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
-   entry. */
+   returns MLI_PICKED for its word1; else returns 0. Requires: the block has the key for which the
+   call has reserved room; the caller is inside, or holds the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
@@ -114,23 +125,24 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack of another block, which moves to a device and
-   a row of the sites, or comes back. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
-                                         uint32_t site);
+/* Lets the block of this key, which this call opens, have the stack of another block, which moves
+   to a device and a row of the sites, or comes back. */
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site);
 
 /* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   row in mli_self for mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
+   for its key, and notes the row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t bytes, const memlord_site *site);
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site);
 /* Does the same, if the thread's allocs may be picked. */
-static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
-                                   const memlord_site *site) {
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
+                                   uint64_t bytes, const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_pick_slow(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, key, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */
