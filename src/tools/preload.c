@@ -11,12 +11,15 @@
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
     was started with, be it closed by then. Environment, read once at the start. Numbers are
-    decimal, without a unit; one that cannot be read, or is negative, counts as unset:
+    decimal, without a unit. A variable that begins with MEMLORD_ and is none of these, a number
+    that cannot be read, and a report that cannot be written are told on stderr at the start, a
+    line each; such a number counts as unset:
 
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
-                               .heaptrack ...); %p is the process id, %% a percent sign; a
-                               relative path is taken from where the program starts; "-" is
-                               stderr
+                               .heaptrack ...; TEXT for any other); a relative path is taken from
+                               where the program starts; "-" is stderr. %p is the process id, %n
+                               the number of this process's report, from 1, %t the seconds since
+                               1970, %% a percent sign
         MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c); 0: do not; unset: it is run where
                                the process took longer than a second. A return address has one
@@ -36,7 +39,7 @@
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
-                               free from then
+                               free from then; heap.%p.%n.json keeps all of them, for memlord-diff
         MEMLORD_REPORT_ON=TERM,INT,HUP
                                signals of which the program dies with a report; TERM if not set,
                                none if empty
@@ -63,7 +66,8 @@
     to exit is the one that is read.
 
     A program that keeps books of its own with memlord.h has them beside these. The tags and
-    scopes that it begins and ends cover what malloc gives here, too.
+    scopes that it begins and ends cover what malloc gives here, too. If it saves a report to the
+    path of MEMLORD_REPORT, the interposer's is "interposer-" and that name; a line says so.
 
     Not seen: a program that brings its own malloc inside its executable, one built with
     AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
@@ -174,6 +178,7 @@ static __thread struct {
    them. */
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
+static int reports = 1; /* the number that the next report of this process has */
 
 /* What runs when a thread leaves MemLord, because a signal or the clock asks for it; NULL:
    nothing. */
@@ -189,14 +194,7 @@ static inline void leave(void) {
     if (__builtin_expect(serve != NULL, 0)) serve();
 }
 
-/* Returns a whole number from the environment; 0 if the variable is not set, or is no such
-   number. */
-static unsigned long number_of(const char *name) {
-    const char *text = getenv(name);
-    char *end = NULL;
-    unsigned long n = text ? strtoul(text, &end, 10) : 0;
-    return text && end != text && !*end && *text != '-' ? n : 0;
-}
+#include "preload/settings.h"
 
 /* -- stacks -- */
 
@@ -280,6 +278,7 @@ static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;
     unwinders.closed = 0;
+    reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
@@ -389,6 +388,7 @@ static void first_exit(int status) {
 #include "preload/frames.h"
 #include "preload/descriptor.h"
 #include "preload/symbols.h"
+#include "preload/paths.h"
 #include "preload/report.h"
 
 /* ----------------------------------------------------------- tags of the program's own -- */
@@ -439,8 +439,9 @@ __attribute__((constructor)) static void begin(void) {
         if (stacks_are_many()) open_libunwind();
         read_skips();
         name_unseen();
+        know_stderr();
         read_environment();
-        keep_stderr(!want.path[0]);
+        if (!want.path[0]) keep_stderr();
         find_symbolize();
         exported.lord = lord;
         begin_recording();
