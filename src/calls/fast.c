@@ -46,21 +46,22 @@
 
    Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
    again on a way that serves more:
-     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
+     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too; for
+                       handles, which mli_alloc_other sends here
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
                        makes what was not there: the record, the device, the rows, the cells
-   A free has mli_free_full, mli_free_window and mli_free_slow. */
+   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
+/* Returns 1 if the key is an address: no handle, not 0 or another refused key, and none of the
+   topmost keys, where the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: `alert` has something for the end of a call on this device. */
+/* Returns 1 if `alert` has something for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
@@ -78,6 +79,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
                                      uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
                                        uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -96,7 +99,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     MLI_NOTE_ENTRY();
     if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_other(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_full(lord, device, storage, bytes, site);
@@ -121,6 +124,8 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 
 static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
                                     const memlord_site *site);
+static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
 static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
                                       int how, const memlord_site *site);
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -152,9 +157,6 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
-   with this key, whose device is of this type, then that entry is the block. Most handles are in
-   other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -164,8 +166,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
+        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
@@ -189,13 +191,11 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
-    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
 }
 
 /* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
-      here: they have checked the generation and the key -- */
+      here -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -267,7 +267,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of_address(lord, storage);
+    mli_shard *s = mli_shard_entered(t);
     const int crowded = mli_shard_crowded(lord, s);
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
@@ -341,7 +341,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_home home;
     mli_entry *e;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
@@ -365,7 +365,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     const mli_entry *e;
     uint64_t bytes;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
@@ -376,6 +376,26 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     bytes = MLI_BYTES(e->word1);
     mli_home_store(&home);
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
+}
+
+/* Choose the way of a call that the usual case does not serve: for a handle, or for any release,
+   the way above; for another ledger than the thread's last one, a large block or a refused key, the
+   general path. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
+        bytes >> MLI_FAST_SIZE_BITS)
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return mli_alloc_full(lord, device, storage, bytes, site);
+}
+static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage)
+        return mli_free_slow(lord, device, storage, how, site);
+    return mli_free_full(lord, device, storage, how, site);
 }
 
 /* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
@@ -390,7 +410,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
         !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
@@ -407,7 +427,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);
