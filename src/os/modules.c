@@ -139,9 +139,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* Looks for the address in a module of the list. The list begins with the executable and the
-   libraries that were loaded with it, and the loader is the last of these or among them. dlopen
-   adds to the end of the list. */
+/* Looks for the address in the next module of the loader's list. The list begins with the
+   executable and the libraries that were loaded with it. The loader is the last of these, or among
+   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
