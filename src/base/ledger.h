@@ -68,7 +68,8 @@ typedef struct mli_shard {
     char *table;
     uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume restores */
+    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
+                               restores */
 } mli_shard;
 
 /* A thread that the ledger starts. */

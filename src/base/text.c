@@ -262,8 +262,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other character that ends a
-                                                                  folder */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -304,8 +303,8 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two or three bytes counts
-   as one column, and one of four bytes as two, which is true for most. */
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as
+   one column, and a longer one as two, which is true for most. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;
