@@ -34,8 +34,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread, less invocations of the scope that
-                        ended on it */
+    mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
