@@ -3,7 +3,7 @@
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped so is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
    one it lets one free of an unknown storage of the same type pass.
    Cost:   tens of ns; see >>costs. */
@@ -30,7 +30,7 @@ typedef struct memlord_block {
 } memlord_block;
 
 /* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded: it ends now, and counts in implicit_frees. */
+   recorded. The old storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)

@@ -124,8 +124,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets how many bytes the device with the largest lack needs. If it is
-   negative, every device has that many bytes to spare or more. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
+   every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -347,8 +347,8 @@ typedef struct memlord_gc_event {
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
-    uint64_t device_runs, total_runs; /* collections of the device, and of the ledger, so far; this
-                                         one and failed ones count */
+    uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
+                                         ledger; this one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
@@ -368,16 +368,16 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* added to `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on the program's
-                                  behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call the callback only if the program has set
+                                  a strategy. It is for a library that adds a callback on the
+                                  program's behalf */
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
-   0 means all of them. With BAND among them the default strategy calls the callback, until the host
-   sets a strategy, once the capacity or a limit is known (memlord_strategy_default). All callbacks
-   that match a device run: first the device's own, then its type's, then those of all, each in the
-   order in which they were added. Their results are added up.
+   0 means all of them. If BAND is among them, the default strategy (memlord_strategy_default) calls
+   the callback once the capacity or a limit is known. It does so until the host sets a strategy.
+   All callbacks that match a device run: first the device's own, then its type's, then those of
+   all, each in the order in which they were added. Their results are added up.
    Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
@@ -415,8 +415,8 @@ typedef struct memlord_retry {
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
     double multiplier;            /* each pause is so many times the one before; at least 1 */
-    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
-                                                  enough is freed */
+    void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
+                                                  and wakes when enough is freed */
     void *user;
 } memlord_retry;
 
@@ -426,7 +426,7 @@ MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t
     MLI_OFF(0)
 
 /* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
-   says that there was no memory, and to try again. A negative number says to give up. */
+   says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, and tries again when there is no memory. It calls fn. If fn finds no memory, it
@@ -507,8 +507,8 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
-                                  memlord_alloc_failed was called since */
+    MEMLORD_PRESSURE_EMERGENCY /* the latest memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
@@ -559,7 +559,7 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 /* Leaves the page, and joins the listener. The file stays. If another thread is in
    memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
    call does nothing.
-   Errors: E_STATE if a collection that the listener runs calls it, or if another thread is in it;
+   Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -720,7 +720,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
    are due. The time is that of the ledger's clock. While a clock of the host's stands still no
-   snapshot is taken. When it runs ahead, or the interval changes, the thread learns that within a
+   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
@@ -737,7 +737,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(MOVE, "move")               /* a moved block begins there */                           \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \

@@ -223,8 +223,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* Returns the working set of a process, among others. MemLord declares this function itself,
-   because its name in the SDK's header depends on the SDK's version and settings. */
+/* Gets the memory use of a process. MemLord declares this function itself, because its name in the
+   SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
