@@ -55,7 +55,7 @@
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It is none if it is a handle, 0 or another refused key. The
+/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
    topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
@@ -147,7 +147,8 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has other rows or a side record, or if there is no cell. */
+   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -204,14 +205,14 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* the thread's counters; NULL: the block has no
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
                                                      site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. Returns 0 if the thread lacks one of them, or if the alloc is to be
-   sampled. */
+/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
+   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
+   them, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {

@@ -104,8 +104,8 @@ typedef struct mli_request {
                               request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self, because calls in an attempt overwrite
-                              them */
+    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
+                              attempt overwrite these */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If

@@ -108,7 +108,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
+                                                        sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -654,8 +655,8 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* Makes no physical device for a device that was not yet seen, because memlord_explain
-       allocates nothing. */
+    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
+       yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -665,7 +666,7 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 
 /* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
    where registers are wider than a double (x87) a quotient has other digits, and a value that is
-   equal to the threshold would miss it. */
+   equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -710,7 +711,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* Stored one higher, because the initial value 0 means that it is not known. */
+    /* Stored one higher, because the initial value 0 means that the largest free piece is not
+       known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }

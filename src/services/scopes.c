@@ -164,7 +164,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds one */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -180,8 +180,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* -- spans -- */
 
 /* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
-   the scopes are too deep. Returns E_NOMEM also for the orphan record, whose calls come from many
-   threads. */
+   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
+   calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -197,9 +197,10 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
-   the peaks of the shared scopes that thread `t` is in. `t` is NULL if the thread was not in them
-   when it had the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
+   the highest level since the last publication. The function also raises the peaks of the shared
+   scopes that thread `t` is in. `t` is NULL if the thread was not in them when it had the old
+   high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -211,9 +212,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 }
 
 /* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined, or NULL if the span begins a new one. It restarts the
-   high of each cell, so that the high measures the peak of this span. The span around keeps the old
-   high. */
+   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+   each cell starts again at its level, so that it measures the peak of this span. The span around
+   keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);

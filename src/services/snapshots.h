@@ -40,7 +40,7 @@ typedef struct mli_snapshot {
    ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread; /* address of the thread's mli_self */
+    const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
