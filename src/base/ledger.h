@@ -2,9 +2,12 @@
    the member of struct memlord that is named after it. Invariants: a row is never removed, so its
    number and address are valid as long as the ledger; a thread record is reused, never freed.
    Locks: base/atomics lists all locks in their order (MLI_RANK_...).
-   Words that comments use: a dev is a ledger's own number of a device. A row has the counters of one
-   device, site or tag. A picked block is one that the sample of stacks has. The record of a thread
-   has its own part of all counters, and the orphan record serves threads that have none. */
+   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
+   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
+   record has a cell for each row that the thread counts on, with the thread's own part of the
+   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
+   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
+   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -89,8 +92,8 @@ typedef struct mli_phys {
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
                               lock */
-    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
-                                callbacks lock */
+    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
+                                mli_frame_runs; under the callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */

@@ -1,7 +1,7 @@
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. */
+   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
 #ifndef MLI_CALLS_RECORD_H
 #define MLI_CALLS_RECORD_H
 #include "api/api.h"

@@ -1,8 +1,8 @@
 /* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
    from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. May use books/. Invariants:
-   those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard;
-   cold, to open and to close a record. */
+   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
+   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
+   each record, also inside a shard; cold, to open and to close a record. */
 #ifndef MLI_SERVICES_JOINT_H
 #define MLI_SERVICES_JOINT_H
 #include "api/api.h"
@@ -22,9 +22,8 @@ typedef struct mli_scope_run {
     uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread is the first
-   member. A span is an open scope of a context. Returns E_NOMEM if there is no memory for the
-   record. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
