@@ -41,7 +41,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
     X(METAL, "metal", 0) /* an Apple GPU */                                                   \
     X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
     X(NPU, "npu", 0) /* a processor for neural networks */                                    \
-    X(OTHER, "other", 0) /* a pool, or what is none of these */
+    X(OTHER, "other", 0) /* a pool, or another kind of memory */
 
 enum {
 #define MLI_X(name, text, host) MEMLORD_DEVICE_##name,

@@ -114,7 +114,8 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
-    memlord *lord;    /* the library's own ledger, whose tags and scopes do not go to it again */
+    memlord *lord;    /* the library's own ledger; tags and scopes that begin in it are not passed
+                         on */
     void (*tag_begin)(const char *tag);
     void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);

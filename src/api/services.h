@@ -1,11 +1,11 @@
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
-   source of the cpu is built in. It tells those of the machine or, with the page cache left out,
-   those of the container's memory limit. The sources of other types are the host's. On Linux, from
-   3.14 on, the built-in source reads /proc/meminfo and the limits of this process's cgroup and
-   those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups are
-   mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a total of
-   0, used over total), the capacity is not known.
+   source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
+   limit of the container, with the page cache left out. The host gives the sources of other types.
+   On Linux, from 3.14 on, the built-in source reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups
+   are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
+   total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
@@ -150,11 +150,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
    or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. What memlord_alloc_retry records there also comes off it, so that call needs room
-   only for what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does
-   not refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these
-   count in full, unless they name a ticket. A thread may hold any number of tickets for others that
-   name them.
+   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
+   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
+   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
+   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
+   them.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
@@ -187,7 +187,7 @@ typedef struct memlord_account_stat {
     char name[48]; /* name of the account, cut to fit */
     memlord_device device;
     uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
-    uint64_t limit;       /* bytes of its limit; 0: it has none */
+    uint64_t limit;       /* limit of the account in bytes; 0: none */
     uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
@@ -283,8 +283,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; it rises on
-                                 frees */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
+                                 raise */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -330,7 +330,7 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     X(LIMIT, "limit") /* a request does not fit under the limit */                            \
     X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
     X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
-    X(HOST, "host") /* for memlord_gc_run: the host wants it */
+    X(HOST, "host") /* for memlord_gc_run: the host asks for it */
 enum {
 #define MLI_X(name, text) MEMLORD_REASON_##name,
     MLI_REASONS(MLI_X)
@@ -352,8 +352,8 @@ typedef struct memlord_gc_event {
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not, so nothing is reset, and gc_failed counts
-                           it */
+    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
+                           gc_failed counts the run */
     int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
                            starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
@@ -429,16 +429,16 @@ MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t
    says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, and tries again when there is no memory. It calls fn. If fn finds no memory, it
-   retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again.
-   It records the storage itself, as memlord_alloc_with does; fn must not. If the request would pass
-   the limit, it first retires and collects once (MEMLORD_REASON_LIMIT). If the request still does
-   not fit, the result is E_LIMIT, and fn is not called. The bytes come off the ticket of `opts` or,
-   if that is 0, off this thread's tickets on the device. Only the bytes beyond the tickets must
-   fit; with MEMLORD_REASON_LIMIT they are `needed`. While fn tries, no other alloc can use these
-   bytes. A request that fails gives them back. A NULL policy is that of the environment variable
-   MEMLORD_RETRY, or the default. The last failure is logged with memlord_explain, after a new
-   sample.
+/* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
+   memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
+   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
+   called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
+   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
+   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
+   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
+   failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -642,8 +642,8 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas of the invocations that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then they are added, so it is an upper
-                                 bound if there are several */
+                                 device counts by itself, and then the devices are added, so the sum
+                                 is an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -756,7 +756,8 @@ typedef struct memlord_event {
     uint64_t time_ns;         /* time of the event in ns since the ledger was created */
     uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* device of the event; memlord_device_all(): it concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
+                                 none */
     uint64_t storage, bytes;
     const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
     const char *tag;          /* tag of the block; NULL: none */

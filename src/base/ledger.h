@@ -182,7 +182,7 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many such combinations there are; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -260,7 +260,7 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* offset of the ledger's pointer to that state */
+    size_t at;   /* offset of the ledger's pointer to the state */
     /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
@@ -412,8 +412,8 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the block keeps its stack, and is not the last block that the
-                                thread had picked */
+    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
+                                last block that the thread had picked */
     uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */

@@ -15,11 +15,12 @@
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
-    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began; and when it ended */
-    uint64_t peak;          /* the most bytes that it had above those at its start */
-    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
+    uint64_t peak;          /* most bytes that the invocation had above those at its start */
+    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
+                               none */
 } mli_scope_run;
 
 /* Makes the innermost span of a thread a shared invocation, of which the thread's context is the

@@ -42,7 +42,7 @@ struct mli_neighbours_state {
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was also logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -501,7 +501,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
-        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */

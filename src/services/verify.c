@@ -32,7 +32,7 @@ typedef struct mli_verify {
     uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
     mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* blocks off the map that still count: see mli_thread */
+    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
     mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
     mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
