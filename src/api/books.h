@@ -47,7 +47,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
    the call, and the new storage begins. `reallocs` counts each realloc.
    Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-              Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
