@@ -737,13 +737,13 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a moved block begins there */                           \
+    X(MOVE, "move")               /* the destination of a move begins */                     \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
     X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
-    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(SCOPE_END, "scope_end")     /* a scope ends on the thread */                            \
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
 #define MLI_X(name, text) MEMLORD_EVENT_##name,

@@ -199,8 +199,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 
 /* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
    the highest level since the last publication. The function also raises the peaks of the shared
-   scopes that thread `t` is in. `t` is NULL if the thread was not in them when it had the old
-   high. */
+   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
+   reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
