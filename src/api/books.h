@@ -668,7 +668,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, plan against actual -- */
+/* -- tags, and planned against actual bytes -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
