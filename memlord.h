@@ -15,8 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them; `make
-    install` installs both, with memlord.pc for pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
+    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
+    pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -123,13 +124,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on
-              one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
-              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
-              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
-              memlord_alloc_retry still calls the host's function, once, and a fence that
-              is passed is dropped at once. The same holds with MEMLORD_DISABLE.
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a
+              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
+              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
+              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
+              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+              memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
+              memlord_alloc_retry still calls the host's function, once. A fence that is
+              passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -138,117 +140,122 @@
               type but not the index, and equal handles of two types never collide.
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
-    View      one more reference to a live storage. Bytes count once, however many.
+    View      one more reference to a live storage. Its bytes count once, however many views
+              it has.
     Arena     bytes without an identity of their own: one balance per device, and one per
               tag. They have no site and no stack. Scopes count them. An arena with an
               identity is a block that is recorded once and resized:
                   memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
                   memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
                   memlord_free(lord, cpu, key, site);                      // it is gone
-    Site      a place in your source, planted by a macro: file, function and line. Off
-              until memlord_sites_enable.
-    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
-              of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample, unless
-              memlord_desc.stack_seed makes it repeatable. A block
-              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
-              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
-              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
-              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
-              stacks, in proportion to the samples, so that they add up to the ledger. A
-              stack gets at most 4 times what its samples stand for; the other blocks of
-              its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
-              allocs, with their stack, and all others with their site.
+    Site      a place in your source, planted by a macro: file, function and line. Sites are
+              off until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them.
+              A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
+              from a sample are unbiased estimates with a standard error. Each run, process
+              and ledger takes another sample, unless memlord_desc.stack_seed makes the
+              sample repeatable. A block keeps its stack until it ends. After a realloc the
+              block is sampled again; a move keeps its stack. TEXT has the largest stacks.
+              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
+              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
+              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
+              to the samples, so that they add up to the ledger. A stack gets at most 4 times
+              what its samples stand for. The other blocks of its site, and those of a site
+              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stack. It shows all
+              other blocks and events with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it. An arena's bytes are taken off the tag of the thread that takes them.
-    Physical device  memory that several devices share: cpu, pinned and mapped are one,
-              and memlord_device_share adds an integrated GPU. Capacity, limit and
-              headroom are of a physical device.
+    Physical device  memory that several devices share. cpu, pinned and mapped are one
+              physical device. memlord_device_share adds others to it, such as an integrated
+              GPU. A physical device has one capacity, one limit and one headroom.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. It belongs to
-              the context that reserved or adopted it. Allocs in that context come off it, and
-              allocs that name it: memlord_alloc_with.
+    Ticket    bytes of the limit that memlord_reserve keeps for later allocs. A ticket belongs
+              to the context that reserved or adopted it. Allocs in that context come off the
+              ticket, and so do allocs that name it: memlord_alloc_with.
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
-              the device. Its limit is a quota for memlord_reserve and memlord_alloc_retry.
+              the device. An account's limit is a quota for memlord_reserve and
+              memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: type OTHER, or its real type with an
-              index of its own, and memlord_device_share with the device it lives in.
+              from. A pool is a device of its own: it has the type OTHER, or its real type
+              with an index of its own. memlord_device_share says which device it lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Record its segments nowhere, neither on its own device nor on the one it
-              shares: what it hands out would count twice.
+              Do not record the segments of the pool, on whichever device: the bytes that it
+              hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
-              pending: still live until its fences are done.
-    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
-    Part      a named piece of a live storage (a tensor in a weights buffer). Parts
-              subdivide; they never add.
-    Scope     a stretch of a context's work with a name ("decode"): the bytes it allocated
-              less those it freed, its peak, its time. Scopes nest, and other threads can
-              adopt one. A block remembers the scope it was allocated in.
+              pending: it is still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
+              the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
+              stream.
+    Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
+              bytes to any total.
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
+              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+              other threads can adopt a scope. A block remembers the scope it was allocated in.
     Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
-              job can have one: memlord_context_swap. Where a comment says that a thread has
-              one of these, the context that the thread is in has it.
-    Mistake   a call that the host should not have made, such as a double free; in names:
-              anomaly. memlord_anomalies_each tells where each was made.
-    Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
-    Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
-    Mark      a number that memlord_mark raises. A block remembers the mark it was born
-              under: memlord_leaks lists the live blocks of a mark and later ones.
+              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
+              or a job can have one, too: memlord_context_swap. Where a comment says that a
+              thread has a tag, a scope or the like, the thread's present context has it.
+    Mistake   a call that the host should not have made, such as a double free. Names in the
+              API call it an anomaly. memlord_anomalies_each tells where each was made.
+    Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
+    Event     one change (alloc, free, move, collection ...). memlord_events_start keeps them in
+              a ring.
+    Mark      a number that memlord_mark raises. A block remembers the mark at its alloc.
+              memlord_leaks lists the live blocks of a mark and of later marks.
 
-    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. Percent
-    is of the capacity, or of the limit where one is set and smaller. Of one device:
+    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. A percentage
+    is of the capacity, or of the limit if that is set and smaller. The numbers of one device:
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by
-                         at most peak_error, never high. peak_error is 0 if
+        peak             highest `allocated` since create, reset or peak_reset. It is never too
+                         high, and too low by at most peak_error. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records and
-                         resets the peak. Else each thread counts on its own, and adds
-                         that to the peak from time to time. Busy threads hold back
+                         resets the peak. Otherwise each thread counts on its own, and adds
+                         its count to the peak from time to time. Busy threads hold back
                          about 4 KiB together, or a 64th of the peak if that is more.
-                         Threads that are idle since others came can hold back more:
-                         with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags, and for sites, but the
-                         first thread of a site may hold back a counter_batch. JSON has
+                         Threads that have been idle since other threads came can hold back
+                         more: with 8 threads twice as much. No thread holds back more than
+                         counter_batch. The same holds for tags. It holds for sites, too, but
+                         the first thread of a site may hold back a counter_batch. JSON has
                          the peak_error of each tag and site. A report raises the peak,
                          within peak_error, to the live bytes that its own snapshots
                          and holders show. The peak of a scope is exact on one device
-                         if no threads share it; on several it is an upper bound:
-                         memlord_scope_export
-        freed            credited since the last collection or reset. It is what the host
-                         freed: the allocator, or the driver, may still hold the memory
+                         if no threads share the scope. On several devices it is an upper
+                         bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed
+                         them; its allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
-        total_allocated  everything recorded in this epoch, growth included; lifetime
-                         totals count modulo 2^64, live values never wrap
-        total_freed      everything credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device; `cached` is the part
-                         of it that is not allocated. memlord_pool_set says it
-        limit, held      of its physical device: the limit, and what tickets keep of it
+        total_allocated  all bytes recorded in this epoch, growth included. Lifetime
+                         totals count modulo 2^64; live values never wrap
+        total_freed      all bytes credited in this epoch, shrinkage included
+        reserved         what the host's pool holds of the device, set by memlord_pool_set.
+                         `cached` is the part of it that is not allocated
+        limit, held      the limit of its physical device, and the bytes that tickets keep of it
 
-    In a report's table of capacity, of a physical device:
+    In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
                          what was freed since: see memlord_capacity_source_set
         self             live bytes of all devices that share it, without mapped files
-        this process     the rest of what the source says this process holds, `context`
-                         included: pools' free memory, and what was not recorded
-        others           what is left of `used`. Where the source does not know this
-                         process's share, all that is not self or context
+        this process     what else this process holds, as the source says: `context`, the free
+                         memory of pools, and what was not recorded
+        others           the rest of `used`. If the source does not know this process's share,
+                         `others` is all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
         unaccounted      used - self - context - neighbours, where used is at most the total.
                          So the free memory of your own pools is in it
 
-    Order: record an allocation after the real one, and a free before the real one: once a
-    block is really free, another thread may get its address and record it. A realloc that
-    may move goes through memlord_realloc_begin before and memlord_realloc_end after the
-    real call, for the same reason.
+    Order: record an allocation after the real one, and a free before the real one. Once a
+    block is really free, another thread may get its address and record it. For the same
+    reason, a realloc that may move goes through memlord_realloc_begin before the real call
+    and through memlord_realloc_end after it.
 
     -------------------------------------------------------------- >>platforms ---
 
@@ -268,21 +275,23 @@
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
     symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux an address keeps its first place: a library that another one
-    replaces at the same addresses has its name. Build ids are known on Linux.
+    2.35 and outside Linux addresses keep their first name. If a library is replaced by
+    another at the same addresses, they still show the name of the first. Build ids are
+    known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including. "All files" means alike in every file that includes
-    memlord.h; "one file" means only where MEMLORD_IMPLEMENTATION is.
+    Define these before the include. "All files" means alike in every file that includes
+    memlord.h. "One file" means only in the file with MEMLORD_IMPLEMENTATION. "That file"
+    means any file, whatever the others define.
 
         MEMLORD_DISABLE        every call becomes an inline no-op that still type
                                checks; no code is left                    (all files)
         MEMLORD_STATIC         all functions are static: a file that defines it and
                                MEMLORD_IMPLEMENTATION has a library of its own
                                                                           (that file)
-        MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
-                               a process may each carry a MemLord         (all files)
+        MEMLORD_PREFIX         with the prefix p every symbol becomes p_memlord_..., so that two
+                               libraries in a process may each carry a MemLord  (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
@@ -305,37 +314,38 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
-                               the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
+                               and takes the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
-                               the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
-        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
-        MEMLORD_NO_NEIGHBOURS  no page of neighbours: memlord_pressure_open, _close, _raise and
-                               memlord_device_id_set return E_UNSUPPORTED  (one file)
-        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
+        MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
+                               calls return E_UNSUPPORTED                  (one file)
+        MEMLORD_NO_PAGE        likewise leaves out HTML: 50 KiB of code less (one file)
+        MEMLORD_NO_PROFILES    likewise leaves out PPROF, HEAPTRACK and FOLDED (one file)
+        MEMLORD_NO_NEIGHBOURS  leaves out the page of neighbours: memlord_pressure_open, _close,
+                               _raise and memlord_device_id_set return E_UNSUPPORTED
+                                                                           (one file)
+        MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
                                against the lock order, and what its functions require
                                of each other, with MEMLORD_ASSERT          (one file)
-        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
-                               for example abort; default nothing         (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
+                               expression is 0; the default does nothing   (one file)
 
-    Environment. memlord_create reads it once. Set-uid programs and ledgers with
-    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    Environment variables. memlord_create reads them once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore them. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
-                               stderr in colour or to your logger; anything but 0 does.
-                               memlord_log_stderr then is in colour. 2 also runs
+                               stderr in colour or to your logger. Any value but 0 does so.
+                               memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
-                               how often pollers sample, at least 10; overrides poll_ms
+                               how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
         MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
-                               the default policy of memlord_alloc_retry: in any order,
-                               without blanks; what is left out is as shown here, and
-                               initial_ms may not exceed max_ms
+                               the default policy of memlord_alloc_retry. The parts come in
+                               any order, without blanks. A part that is left out has the
+                               value shown here. initial_ms may not exceed max_ms
 
     -------------------------------------------------------------- >>threading ---
 
@@ -346,105 +356,104 @@
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
-    threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
-    run inside the host's own call, under whatever locks it holds there. A host with an
-    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
-    in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run where the host asks for them.
-    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
-    takes a callback that was left so for one that still runs, until the thread that left it makes
-    such a call again: from the same frame of its stack, or from one further out. (On a thread that
-    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
-    for good if the thread ends,
-        a collection       keeps others of its device from running, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed
-        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
-                           threads waits for it
+    threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
+    and fences run inside the host's own call, under whatever locks it holds there. A host with
+    an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
+    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
+    them run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
+    ledger takes a callback that was left so for a running one, until the thread that left it
+    makes such a call again, from the same frame of its stack or from one further out. (On a
+    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
+    Until then, and for good if the thread ends, the ledger is restricted by
+        a collection       No other collection of its device runs, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed.
+        a capacity source  The ledger does not ask it about its device, and
+                           memlord_capacity_source_set on other threads waits for it.
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers; no reader of the capacity samples
-                           there
-        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
-                           Afterwards MemLord calls it again
-        an unwinder        the thread takes no stacks: its blocks have one return address
+                           returns E_STATE for other ledgers. No reader of the capacity samples on
+                           that thread.
+        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
+                           more. Afterwards MemLord calls it again.
+        an unwinder        The thread takes no stacks: its blocks have one return address.
         a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there
+                           capacity samples there.
     Some things stay so until destroy. A fence's drop that is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
     not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
     that left the allocator records nothing more.
-    Threads of MemLord's own: one poller for each physical device, from the first call that
-    touches a device with a capacity source, a collection callback and a strategy. None
-    otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
-    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
-    others when it sees that their devices were touched. One more takes snapshots, after
-    memlord_snapshots_start, one writes a file, after memlord_export_start, and one, the
-    listener, answers the neighbours, after memlord_pressure_open: it runs collection callbacks
-    even with MEMLORD_FLAG_DEFER, as pollers do.
-    A ledger's allocator is called with no storage locked. It may be your own malloc even if
-    that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
-    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord has threads of its own. A poller for each physical device starts with the first call
+    that touches a device with a capacity source, a collection callback and a strategy. With
+    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
+    poller of the cpu starts when a callback is added. It starts the others when it sees that
+    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start.
+    One writes a file, after memlord_export_start. One, the listener, answers the neighbours,
+    after memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_DEFER, as pollers do.
+    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
+    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
+    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
-    A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. On a pressure page it gets a slot of its own then. It
-    does not export: the file is its parent's. Do not call fork in a signal handler: it waits
-    for calls in progress, and the code that the signal interrupted may be one. POSIX no
+    A ledger survives fork. The child's copy goes on with the state of that moment, and its
+    pollers start again when it is used. It then gets a slot of its own on a pressure page. It
+    does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
+    for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and may be called there with an exec next.
+    and a signal handler may call them with an exec next.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
-    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
     dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
     has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
     the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever: if its constructor waits for a thread that makes one of these, or if the
-    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
-    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
-    or a thread of MemLord's.
+    last for ever. It does if the library's constructor waits for a thread that makes one of
+    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
+    call waits for nothing. musl unloads no library. On other systems, link the library with
+    that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
     Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
     (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
     same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone goes
-    through membarrier(2). A sandbox may refuse it, from the start or later: then every call
+    On Linux the first call of a thread on storages that another thread has used alone calls
+    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
     takes two atomic operations more. After a late refusal each such first call also sleeps
     for 1 ms, until all threads that have used the ledger have made another call or have
     ended. Enter the sandbox before the first ledger is created, and no call sleeps.
-
     ----------------------------------------------------------------- >>errors ---
 
     Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
     changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
+    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
+    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
     have run callbacks. Results may be ignored.
-    MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
-    or exits.
+    MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
+    is set.
 
-    Mistakes of the host are anomalies: counted per device and shown in every report but
+    Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
-    where each was made; the first of each kind at a site is logged as a warning.
+    where each was made. The first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device has not
-        fence_failures         fences that failed: counted as done
+                               gave up arena bytes that its device does not have
+        fence_failures         fences that failed; they count as done
         refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE: a selector where a device is needed, a storage
-                               of 0; and allocs with a ticket or an account that is not
-                               open. If the device is not known, only the sum of all has
+                               or E_DEVICE, as for a selector where a device is needed or for
+                               a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
-                               at each of the sites that are kept
-    An end of a tag or a scope with none to end is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 kinds and sites of mistakes.
+                               at each of the sites that the ledger keeps
+    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
+    ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -452,34 +461,36 @@
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
                                them; or a guard that ended in another context than it
                                began in
-        dropped_events         overwritten in the ring, or no room there
+        dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---
 
-    alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a tag, and
-    allocs of an account: some tens of ns more. No system call, no lock shared by threads
-    that work on their own blocks (but for arenas), and nothing proportional to devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
-    first meets storages of another.
-    Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
-    and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
-    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
-    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
-    samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
-    Reports show it all as MemLord's own.
+    alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
+    a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
+    tag, and allocs of an account take some tens of ns more. They make no system call, and take
+    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
+    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
+    time) or a thread first meets storages of another.
+    Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
+    up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
+    each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
+    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
+    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
+    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
+    own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call; within counter_batch bytes per thread of a threshold each call adds up the counts
+    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
+    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
-    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
-    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 100 bytes
+    each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
+    it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
+    off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -489,7 +500,7 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
    include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
@@ -499,8 +510,9 @@
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
 
-/* major: a program must be changed; minor: something was added or, before 1.0, a program may have
-   to be changed; patch: neither */
+/* The version. The major number grows when a program must be changed. The minor number grows when
+   something was added or, before 1.0, when a program may have to be changed. The patch number grows
+   otherwise. */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 0
@@ -523,15 +535,17 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* Here and in macros, which the host's files expand: theirs may have -Wold-style-cast on. */
+/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
+   with -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
 #define MLI_CAST(type, value) ((type)(value))
 #endif
 
-/* The body that a function has when MemLord is compiled out. It returns what the function returns
-   for a NULL ledger. It stands beside each declaration, so that there is one list. */
+/* The body that a function has when MemLord is compiled out (MEMLORD_DISABLE). It returns what the
+   function returns for a NULL ledger. Each declaration has its body beside it, so that no second
+   list of functions is needed. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline
@@ -555,8 +569,8 @@
 #endif
 #endif
 
-/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
+   The list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -577,11 +591,11 @@ extern "C" {
 #endif
 /* ---------------------------------------------------------------------- >>api -- */
 
-typedef struct memlord memlord; /* a ledger */
+typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* name, text */
+/* For each result: its name, and its text. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -615,7 +629,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* name, text, host: shares the host's physical memory */
+/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -626,7 +640,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
     X(METAL, "metal", 0) /* an Apple GPU */                                                   \
     X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
     X(NPU, "npu", 0) /* a processor for neural networks */                                    \
-    X(OTHER, "other", 0) /* a pool, or what is none of these */
+    X(OTHER, "other", 0) /* a pool, or another kind of memory */
 
 enum {
     MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
@@ -638,7 +652,7 @@ enum {
     MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
     MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
     MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
-    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or another kind of memory */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -646,10 +660,10 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
+    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
 } memlord_device;
 
-/* Makes a device or a selector. Of a number that does not fit an int16_t it makes a device that
+/* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
@@ -661,7 +675,7 @@ MLI_INLINE memlord_device memlord_device_make(int type, int index) {
 MLI_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
-/* Makes the device of the GPU with this index of the CUDA runtime. */
+/* Makes the device of the GPU that has this index in the CUDA runtime. */
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
@@ -670,45 +684,46 @@ MLI_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
-/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"),
-   "all", and names that engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host"
-   (pinned), "CPU_Mapped" (mapped). Any case.
-   Errors: E_INVALID, and *out is unchanged. */
+/* Reads the name of a device or of a selector, in upper or lower case: "cuda:1", "CUDA1", "cuda"
+   (any index), "cpu" (cpu:0; likewise "pinned" and "mapped"), "all". It also reads names that
+   engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host" (pinned), "CPU_Mapped"
+   (mapped).
+   Errors: E_INVALID if the text is no such name; *out is unchanged. */
 MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
-/* Writes a device's name, "cuda:1", "cpu", or a selector's, "cuda", "all". Follows
-   snprintf: returns the length without the 0, and writes at most `cap` bytes with it. */
+/* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
+   returns the length without the 0, and writes at most `cap` bytes with the 0. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's. NULL
-   removes it.
-   Errors: E_DEVICE; E_NOMEM. */
+/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
+   NULL removes it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`: those of an
-   integrated GPU in the cpu's, those of a pool in its real device's. Both devices then have one
-   capacity, limit and headroom. `physical` equal to `device` takes that back.
-   Errors: E_DEVICE; E_NOMEM; E_STATE `physical` is itself in the memory of a third device, other
-           devices are in the memory of `device`, or tickets are open on the physical device that
-           `device` is on now. */
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
+   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
+   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
+           the memory of a third device, if other devices are in the memory of `device`, or if
+           tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
 
-/* Lists the devices that the ledger knows, up to `cap`, and returns how many there are. `out` may
-   be NULL when cap is 0. */
+/* Lists the devices that the ledger knows, up to `cap`, and returns how many it knows. `out` may be
+   NULL when cap is 0. */
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
     MLI_OFF(0)
 
 /* -- lifecycle -- */
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
-   pages of the operating system, and calls no malloc. `alloc` returns NULL when there is no memory.
-   `free` gets the size that `alloc` was asked for. Both are called on any thread, with no storage
-   locked. */
+   pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
+   no storage locked. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -724,34 +739,34 @@ enum {
                               frees, resizes or moves, and for every retired block */
 };
 
-/* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence. With MEMLORD_DEBUG=1 the messages of every level go to stderr, in colour,
-   if fn is NULL or memlord_log_stderr. */
+/* The receiver of messages. `text` is one line without its newline, and is valid only during the
+   call. A NULL fn means that no message is written. With MEMLORD_DEBUG=1 the messages of every
+   level go to stderr, in colour, if fn is NULL or memlord_log_stderr. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
 
-/* Writes errors and warnings to stderr, a line each: for use as memlord_logger.fn. Ignores
+/* Writes errors and warnings to stderr, one line each. Use it as memlord_logger.fn. It ignores
    `user`. */
 MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
-/* The clock of a ledger. fn returns nanoseconds that never go back; NULL is the platform's
-   monotonic clock. Requires: fn does not call MemLord, which may hold locks. */
+/* The clock of a ledger. fn returns nanoseconds that never go back. A NULL fn means the platform's
+   monotonic clock. Requires: fn does not call MemLord, because MemLord may hold locks. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
 } memlord_clock;
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
-   first, at most `cap`, and returns how many it wrote. MemLord leaves out those from the first NULL
-   on. fn runs inside the host's own call, with no lock of MemLord held. It may allocate: such a
-   block gets no stack. A NULL fn is the platform's unwinder, _Unwind_Backtrace or
-   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is a faster one.
-   If a stack cannot be unwound, it is the one return address that is known, and reports count it.
-   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
-   and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM it finds none, and every
-   stack is one address. */
+   first, at most `cap`, and returns how many it wrote. MemLord ignores the first NULL and what
+   follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
+   such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
+   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
+   If a stack cannot be unwound, the stack is the one return address that is known, and reports
+   count such stacks. The platform's unwinder reads tables, which gcc writes for C by default on
+   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
+   are no such tables, and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -760,128 +775,134 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; threads share the counters they write */
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
+                                     write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
 };
 
-/* The configuration of a ledger. Every field may be 0: the comments say what that means. */
+/* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* of the ledger's own memory; 0: pages of the system */
-    memlord_logger logger;       /* 0: silence */
-    memlord_clock clock;         /* 0: the platform's monotonic clock */
-    uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
-    uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
-    size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
+    memlord_allocator allocator; /* source of the ledger's own memory; 0: the system's pages */
+    memlord_logger logger;       /* receiver of messages; 0: there is none */
+    memlord_clock clock;         /* source of the time; 0: the platform's monotonic clock */
+    uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
+    uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
+    uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
     uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
-    const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
+    const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
-    const char *labels;          /* as for memlord_labels_set; NULL: none */
+    const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
     uint32_t stack_depth;        /* frames kept of an alloc's stack, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* bytes from one sampled alloc to the next, in the mean;
-                                    1: every alloc is sampled; 0: 512 KiB */
-    memlord_unwinder unwinder;   /* 0: the platform's */
-    uint64_t stack_seed;         /* of the samples: the same seed picks the same allocs of the same
-                                    threads; 0: another seed for each ledger */
+    uint64_t stack_bytes;        /* mean bytes from one sampled alloc to the next; 1: every alloc is
+                                    sampled; 0: 512 KiB */
+    memlord_unwinder unwinder;   /* reader of the call stack; 0: the platform's */
+    uint64_t stack_seed;         /* seed of the samples. The same seed picks the same allocs of the
+                                    same threads; 0: each ledger takes another seed */
 } memlord_desc;
 
-/* Opens a ledger. `desc` is copied, with its strings; NULL is the default configuration.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
-           event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
-           E_NOMEM. *out is NULL then.
-   Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
+/* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
+   Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
+           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
+           hears which. E_NOMEM. After an error *out is NULL.
+   Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
-   tags or sites are known, the ten largest groups by device, tag and site. Does nothing with NULL
-   and with memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
+   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
+   for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
-/* Returns the process's own ledger. The first call makes it, with memory from the operating system:
-   it works inside malloc and before main. It is never destroyed, and a library that made it stays
-   loaded: see >>threading.
-   Errors: NULL, which is MemLord switched off, if there is no memory for it. */
+/* Returns the process's own ledger. The first call makes the ledger, with memory from the operating
+   system, so that it works inside malloc and before main. The ledger is never destroyed, and a
+   library that made it stays loaded: see >>threading.
+   Errors: NULL if there is no memory for it. With a NULL ledger MemLord is switched off. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
-/* Makes the global ledger now, with a configuration. Call it before anything uses
-   memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
-           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
+/* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
+   at the start of main, or in a static constructor.
+   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
+           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
-   other thread is in the old logger any more. A logger may call this function.
-   Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
-           another ledger calls it: the two could wait for each other. */
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
+   no other thread is in the old logger any more. A logger may call this function.
+   Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
+           logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
-/* Checks the ledger against itself: the map against the counters of devices, sites and tags,
-   accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
-   Threads: no other call may be in flight: the check would take its change for a fault.
-   Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+/* Checks that the ledger agrees with itself: it compares the map with the counters of devices,
+   sites and tags, accounts, arenas, tickets, pending blocks and parts. It is for tests and for bug
+   reports.
+   Threads: no other call may be in flight, because the check would take its change for a fault.
+   Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
-   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
-   UINT64_MAX, or too many bytes; E_DEVICE a selector, or no device, both counted in `refused`;
-   E_NOMEM the map could not grow, counted in dropped_allocs. Such a dropped storage is not on the
-   books: its free returns MEMLORD_OK, and does not count as unknown. The ledger remembers 64 of
-   them. For each further one it lets one free of an unknown storage of the same type pass.
-   Cost: tens of ns; see >>costs. */
+   `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
+   storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
+   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
+   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
+   one it lets one free of an unknown storage of the same type pass.
+   Cost:   tens of ns; see >>costs. */
 
-#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
+#define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
-/* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. A record is read when it is first seen, its strings are copied, and
-   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
-   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
-   with -Wl,-z,nodelete. */
+/* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
+   function and line in one module are one site. The ledger reads a record when it first sees it,
+   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
+   plug-in where another one was, and a record of the new one is at the address of an old one, the
+   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
+   -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
     int line; /* 0: not known */
 } memlord_site;
 
-/* A storage, for the calls that take several. */
+/* A storage, for calls that take several storages. */
 typedef struct memlord_block {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage of the same key is live, its free was not
-   recorded: that storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage with the same key is live, its free was not
+   recorded. The old storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
 /* Records the end of a storage, however many references it has. Call it before the real free.
    Storage 0 does nothing. The device's index is ignored.
-   Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
+   Errors: E_UNKNOWN if the storage is not live. Totals are unchanged, and unknown_frees counts the
+           call. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
                                         uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records a realloc, after the real one. The block keeps its tag, description, references,
-   recorded uses and mark. old_storage 0 is an alloc. An old storage that is not live counts in
-   unknown_frees, and the new one begins. Counted in `reallocs`.
-   Requires: no other thread can have got the old address meanwhile, as of a block that grows in
-             place. Else use memlord_realloc_begin and _end. */
+/* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
+   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
+   the call, and the new storage begins. `reallocs` counts each realloc.
+   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
+             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What realloc_begin and free_begin hand to their ends. Its fields are the library's. */
+/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
+   library uses its fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -889,105 +910,112 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc: takes old_storage off the map, its bytes still counted. Call it before the real
-   realloc: once that returns, another thread may own the old address. Every begin needs one end.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and the end then begins the
-           new storage. */
+/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
+   before the real realloc, because another thread may own the old address once that returns. Every
+   begin needs one end.
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
+           same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that it failed: the old storage
-   comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
-           the block is counted as dropped. */
+/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
+   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, or came from another ledger or from
+           memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
+           dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
-   A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0 does nothing.
-   Every begin that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
+/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
+   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
+   does nothing. Every begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
+           already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also be
-   one of memlord_realloc_begin, whose realloc then was a free.
-   Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
-           error; E_NOMEM as realloc_end. */
+   recorded uses comes back without its uses, its views and its description. The token may also come
+   from memlord_realloc_begin, if its realloc turned out to be a free.
+   Errors: E_STATE if the token was used already or came from another ledger, or if
+           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records n allocs in one call. All arguments are checked and room is reserved first, so an error
-   has recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a
+/* Records n allocs in one call. It first checks all arguments and reserves room, so that nothing is
+   recorded after an error. Then it records the blocks one by one. Meanwhile other threads may see a
    new block with 0 bytes.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. */
+   Errors: E_INVALID also if `blocks` is NULL and n > 0, or if the sum of the sizes overflows. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Records n frees in one call, as memlord_alloc_n does n allocs.
-   Errors: E_UNKNOWN some were not live; the others are freed. */
+/* Records n frees in one call, as memlord_alloc_n records n allocs.
+   Errors: E_UNKNOWN if some storages were not live; the others are freed. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it: an event, or a timeline's value. Both
-   functions are called with no lock of MemLord held and may call the ledger. */
+/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
+   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
-    uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* `done` is not called any more; may be NULL */
+    uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
+    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
 } memlord_fence;
 
-/* Records that a block has moved: the source ends, then the destination begins with `bytes`. Tag,
-   description, references and mark go along. Counted in `moves` of the destination, and per pair of
-   devices in reports. With a fence, which may be NULL, or with recorded uses the source is pending
-   until they are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
+/* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
+   destination gets its tag, description, references and mark. `moves` of the destination counts the
+   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
+   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
+           no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays: `copies` of the
-   destination, and per pair of devices in reports. No live byte changes: record the copy's own
-   storage with memlord_alloc.
-   Errors: E_DEVICE; E_INVALID over 2^48; E_NOMEM. Cost: a few atomics; a lock at a pair's first. */
+/* Records that bytes were copied between devices and the source stays. `copies` of the destination
+   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
+   storage of the copy with memlord_alloc.
+   Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
+           E_NOMEM.
+   Cost:   a few atomics; the first copy between two devices also takes a lock. */
 MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": records it with one reference or, if it is live, adds a reference and
-   no bytes (`bytes` is then ignored). So tied weights and views count once. */
+/* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
+   views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* Adds a reference to a live storage. Errors: E_UNKNOWN not live. */
+/* Adds a reference to a live storage. Errors: E_UNKNOWN if the storage is not live. */
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference; the last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN not live, counted in unknown_frees. */
+/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n storages in one call, as memlord_alloc_n records them. */
+/* Tracks n storages in one call, as memlord_alloc_n records n allocs. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n storages in one call, as memlord_free_n frees them. */
+/* Releases n storages in one call, as memlord_free_n records n frees. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -995,65 +1023,67 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes without an identity -- */
 
 /* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
-   it added and took; no site has live arena bytes. An arena that is one piece of memory is better
-   recorded as a block, and resized with memlord_realloc(lord, device, key, key, bytes, site): then
-   it has a site and a stack.
-   Errors: E_INVALID over 2^48, or the balance would overflow.
+   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
+   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
+   has a site and a stack.
+   Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance is
-   then 0, and the call counts in underflows and returns MEMLORD_OK. The bytes come off the tag of
-   this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
+/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
    then have more than the device, the largest tags give up the excess, and each of them counts as
    an underflow. Storages are never touched.
-   Errors: E_INVALID over 2^48 in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- fences: memory the device still uses --
-   A block whose free has to wait is pending: its bytes are still in `allocated`, but free, release,
+/* -- fences: memory that the device still uses --
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
    retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll, memlord_alloc_retry does so before each further attempt, and so does the
-   poller of a device. The fences of one device and queue are polled in the order of the frees: a
-   block waits for those of its queue that were freed before it, and a slow queue holds up only
+   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
+   each further attempt. The fences of one device and queue are polled in the order of the frees. A
+   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
    itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0
-   such calls leave the queue alone for a while. The while doubles with each further 0, up to 256
-   calls or 10 ms (one call in eight reads the clock). Calls on other device types cost what they
-   cost with nothing pending. A failed fence counts as done, and in fence_failures. A host whose
-   streams wait for each other's events frees plainly: nothing is left to wait for. */
+   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
+   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
+   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
+   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
+   for each other's events needs no fences: it calls memlord_free. */
 
-/* Frees a storage once a fence is done. Calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER: a fence may record its event there. Calls `drop`, if set, exactly once when
-   MemLord will not call `done` again. An alloc of a pending storage ends it first.
-   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
-           function will be called. */
+/* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
+   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
+   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
+   storage first.
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
+           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say: for a host whose device tells when it is
-   done. The fences of the storage are dropped, and their `done` is not called any more.
-   Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
+/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
+   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+   Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by work the fence stands for (record_stream). A later plain
-   free or release of it is deferred by itself until all its uses are done. A later use on the same
-   queue replaces an earlier one.
-   Errors: as free_deferred, but a storage that is not live is not counted. */
+/* Records that a live storage is used by the work that the fence stands for (record_stream). A
+   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
+   later use on the same queue replaces an earlier use.
+   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns their bytes. Cost: a few ns with
-   nothing pending; else one `done` for each queue, each that is done, and each that was not called
-   at its free (MEMLORD_FLAG_DEFER). */
+/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
+           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -1062,55 +1092,60 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
-/* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes that of its own function. `file` is the module and the offset in it, as
+/* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
+   the return address of its own function. `file` is the module and the offset in it, such as
    "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic); "" if there is none, and on Windows and
-   macOS. It is looked up when the site is first shown: in a report, by memlord_sites_top or of a
-   block, but not in a line of the log. After dlclose the site stays what it was, and its address in
-   another module is another site. Never NULL; lives until destroy.
-   Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
+   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
+   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
+   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
+   module then gets the address, its site is a new one. The result is never NULL, and lives until
+   destroy.
+   Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the site of a place that is known by value: C++20's std::source_location, or a line of a
-   script. NULL strings are "". The result is the site that MEMLORD_SITE plants in that line, if
-   `file` is a literal of the same module. The strings are copied. Never NULL; lives until destroy.
-   Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
+/* Returns the site of a place that is known by value, such as C++20's std::source_location or a
+   line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
+   the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
+   and lives until destroy.
+   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the return address that a site was made from; NULL for a planted site. */
+/* Returns the return address that a site was made from, or NULL for a planted site. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* Where the code of a return address is. `offset` is that of the call in the file (of the byte
-   before the return address), as addr2line takes it. */
+/* The place of the code at a return address. `offset` is the place of the call in the file (that of
+   the byte before the return address), in the form that addr2line takes. */
 typedef struct memlord_place {
-    const char *module;   /* the path of the executable or library; "": in none (JIT code) */
-    const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
-    uint64_t offset;      /* in no module: the address */
+    const char *module;   /* path of the executable or library; "": none, as for JIT code */
+    const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
+                             tell */
+    uint64_t offset;      /* place of the call in the module; without a module: the address */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made, as they were when the
-   address was first seen: the module may be unloaded by now. Strings live until destroy.
-   Errors: E_INVALID no site or `out`; E_UNKNOWN a planted site, or not seen by this ledger. */
+/* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
+   moment when the address was first seen; the module may be unloaded by now. The strings live until
+   destroy.
+   Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
+           ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
-/* Gives a site better strings for later reports, say from debug information. Structs handed out
-   before stay valid. NULL and 0 keep the old ones.
-   Errors: E_UNKNOWN not seen by this ledger; E_NOMEM. */
+/* Gives a site better strings for later reports, for example from debug information. Structs that
+   were handed out before stay valid. NULL and 0 keep the old values.
+   Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
 
-/* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
-   `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
-   has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
+   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
+   allocated at the site and are not freed yet. A free without a site counts at no site. If a
+   realloc has another site than the block, the new site counts all bytes of the block in
+   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1128,9 +1163,9 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A
-   site used on two devices is two rows. Sites whose number is 0 are left out.
-   Cost: walks the sites. */
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
+   on two devices is two rows. Sites with 0 in that order are left out.
+   Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
@@ -1142,28 +1177,29 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
-/* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
-   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
-   then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, unless stack_seed of
-   memlord_desc makes it repeatable. A forked child takes another sample than its parent. So errors
-   average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
-   call: there it counts no alloc, and its growth as allocated. After dlclose another module may
-   have the address of a frame; its site stays, and memlord_site_place tells the module that had
-   it.
-   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
-   errors of several stacks add up by their squares. The true value is within two errors in 94 of
-   100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
-   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row.
-   `temporaries`: picked blocks that their own thread freed before the next of its allocs was
-   picked. Where every alloc is picked, the thread allocated nothing in between: its caller could
-   keep one buffer. */
+/* The numbers of a stack at one site on one device. `frames` are the return addresses of the
+   allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
+   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
+   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
+   estimates. They have no bias, except the peak, which is too high on average. Each run, process
+   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
+   forked child takes another sample than its parent. So errors average out over runs.
+   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
+   as allocated. After dlclose another module may have the address of a frame. The site of the frame
+   stays, and memlord_site_place tells the module that had it.
+   `samples` is the number of sampled allocs.
+   `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
+   live. The errors of several stacks add up by their squares. The true value is within two errors
+   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
+   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
+   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
+   more in one case of 20. A stack without a sample has no row.
+   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
+   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
+   caller could keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
-    const memlord_site *const *sites; /* of the frames, by the modules that had them */
+    const memlord_site *const *sites; /* the sites of the frames, from the modules that had them */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -1173,38 +1209,42 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack
-   frees nothing: the orders of frees list the stacks by what they allocated.
-   Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
+   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
+   frees nothing, so the orders by frees list the stacks by what they allocated.
+   Owns:   `frames` and `sites` live until the ledger ends.
+   Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
 
-/* Takes the stacks of allocs from now on. `depth` and `bytes` are what memlord_desc has as
-   stack_depth and stack_bytes. It uses memlord_desc.unwinder. With depth 0 no more stacks are
-   taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
-   without one. Figures of earlier samples stay estimates.
+/* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
+   stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
+   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
+   stack, or stays without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
-/* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
-   frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
-   pointers at -O2 and above. In other code without them frames are wrong, or the stack ends. Reads
-   only the thread's own stack, and ends at the first frame outside it. Returns 0 on the stack of a
-   fibre or a signal, and on systems other than Linux on x86-64 and aarch64. `user` is not used.
+/* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
+   that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
+   frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
+   the stack ends. It reads only the thread's own stack, and ends at the first frame outside it. It
+   returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
+   aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
-             pthread_getattr_np, which allocates with a lock of the C library held: called from
-             malloc inside the host's own call of that, it would wait for ever. */
+             pthread_getattr_np, which allocates with a lock of the C library held. If the host
+             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
+             call would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
 
-/* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
+/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A wide selector adds them up. To add one: a line here, and the code that counts it. */
+   A selector of several devices adds the statistics up. To add one, add a line here and the code
+   that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -1299,126 +1339,142 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included. They are exact whenever no call is in flight, and so
-   are memlord_freed and memlord_pending. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
+   are those of memlord_freed and memlord_pending.
+   Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the highest live bytes since create, reset or peak_reset: low by at most peak_error,
-   never high. For a selector of several devices it is the sum of their peaks, and their joint peak
-   may be lower. */
+/* Returns the highest live bytes since create, reset or peak_reset. The result is never too high,
+   and too low by at most peak_error. For a selector of several devices it is the sum of their
+   peaks, and their joint peak may be lower. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* Fills every statistic. A selector that matches no device fills zeros.
-   Errors: E_INVALID `out` NULL; E_DEVICE not a selector. */
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Rates of statistics, 0 to 1; NaN when nothing was counted. Reports show them. name, text */
+/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
+   when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "requests that the pool served, of all")                                      \
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
-   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
-   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
+/* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
+   "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
+   oom_failures). "mean_bytes" is total_allocated / allocs, so growth and arenas count. The result
+   is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
-   and each peak to the live bytes. Live storages stay live. */
+/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
+   scopes, and sets each peak to the live bytes. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
-   zeros at the end. The same in every locale. 32 bytes always suffice. Returns buf. */
+/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
+   most, without zeros at the end, and is the same in every locale. 32 bytes always suffice. It
+   returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in any case. B alone and
-   the unit's B may be left out ("2G" = 2GB). Errors: E_INVALID, and *out is unchanged. */
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. A B
+   alone and the B of a unit may be left out: "2G" is 2GB.
+   Errors: E_INVALID if the text is no such number; *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
 /* Writes one line for a server's log: every device with its live bytes and blocks, its peak and,
-   where blocks have tags, the largest holder by tag. Follows snprintf; allocates nothing. */
+   where blocks have tags, the tag with the most bytes. It returns a length as snprintf does, and
+   allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- blocks and leaks -- */
 
-/* A description of a block or a part. Every string is copied; all fields may be zero. */
+/* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
     const char *name;  /* "blk.0.attn_q.weight" */
     const char *dtype; /* "f16" */
     int64_t shape[8];
     uint32_t rank;     /* entries of shape in use, 0..8 */
     uint32_t flags;    /* the host's own bits, shown as a number */
-    const char *tag;   /* retags the block, if set; "" does not */
+    const char *tag;   /* the block's new tag; NULL and "" leave its tag as it is */
 } memlord_meta;
 
-/* A live block. Strings live until the ledger is destroyed. */
+/* A live block. The strings live until the ledger is destroyed. */
 typedef struct memlord_block_info {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes;
-    uint64_t refs;             /* 1 + views */
-    const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the scope it was allocated in; NULL: none */
-    const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark it was born under */
-    memlord_meta meta;         /* zero if never described */
-    int pending;               /* freed, and waits for its device */
-    uint64_t stream;           /* memlord_stream_set; 0: none, or the default one */
+    uint64_t refs;             /* number of references to the block: 1 + its views */
+    const char *tag;           /* tag of the block; NULL: untagged */
+    const char *scope;         /* path of the scope that the block was allocated in; NULL: none */
+    const memlord_site *site;  /* site of the block's alloc; NULL: not known */
+    uint64_t born;             /* the mark (memlord_mark) when the block was allocated */
+    memlord_meta meta;         /* description of the block; all zero if it never got one */
+    int pending;               /* 1: the block is freed, and waits for its device */
+    uint64_t stream;           /* stream of the block (memlord_stream_set); 0: none, or the default
+                                  one */
 } memlord_block_info;
 
-typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
+typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
 
-/* Calls fn for every live block of at least min_bytes, copied a shard at a time: blocks
-   that come or go meanwhile may or may not be seen. fn may call the ledger; non-zero stops,
-   with MEMLORD_OK. Errors: E_NOMEM for the copy. Cost: walks the map. */
+/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The blocks are
+   copied a part of the map at a time, so fn may call the ledger. Blocks that come or go meanwhile
+   may or may not be seen.
+   Errors: E_NOMEM if there is no memory for the copy.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
                                                uint64_t min_bytes, memlord_block_fn fn,
                                                void *user) MLI_OFF(MEMLORD_OK)
 
-/* Lists the k largest live blocks, largest first, and returns how many were written. Allocates
-   nothing. Cost: walks the map. */
+/* Lists the k largest live blocks, the largest first, and returns how many were written. It
+   allocates nothing.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel,
                                       memlord_block_info *out, size_t k) MLI_OFF(0)
 
-/* Finds a live storage. Errors: E_UNKNOWN. Cost: as a free. */
+/* Finds a live storage.
+   Errors: E_UNKNOWN if the storage is not live.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Finds the live storage that contains an address. Errors: E_UNKNOWN. Cost: walks the map. */
+/* Finds the live storage that contains an address.
+   Errors: E_UNKNOWN if no live storage does.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
                                                     uint64_t address,
                                                     memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Describes a live block; replaces an earlier description.
-   Errors: E_INVALID rank over 8 or meta NULL; E_UNKNOWN; E_NOMEM. */
+/* Describes a live block. The description replaces an earlier one.
+   Errors: E_INVALID if the rank is over 8 or meta is NULL; E_UNKNOWN if the block is not live;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
                                                   uint64_t storage, const memlord_meta *meta)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a live block, with its bytes, to another tag; NULL or "" is no tag.
-   Errors: E_UNKNOWN; E_NOMEM. */
+/* Moves a live block, with its bytes, to another tag. NULL or "" takes its tag off.
+   Errors: E_UNKNOWN if the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it: blocks allocated from now on carry it. There are at most
-   2^26 - 1 marks; then the last one stays. */
+/* Begins a new mark and returns it. Blocks allocated from now on have it. There are at most 2^26 -
+   1 marks; after those the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
-/* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
-   many it met until fn returned non-zero. since_mark 0 is all of them. Cost: walks the map. */
+/* Calls fn for every live block that was allocated under `since_mark` or a later mark, until fn
+   returns non-zero. It returns how many such blocks it met. fn may be NULL. since_mark 0 means all
+   live blocks.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
@@ -1450,24 +1506,27 @@ enum {
     MEMLORD_ANOMALY_COUNT
 };
 
-/* Mistakes of one kind at one site: the site that was given to the call, also while sites are
-   off. */
+/* Mistakes of one kind at one site. The site is the one that was given to the call, even while
+   sites are off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first mistake; memlord_device_all(): the call named none */
-    uint64_t storage;      /* of the first mistake; 0: it concerns no storage */
-    uint64_t bytes;        /* of all mistakes whose blocks are known */
+    memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
+                              none */
+    uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
+    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
     uint64_t count;
-    uint64_t first_ns, last_ns; /* since the ledger was made */
-    memlord_site site;     /* file and function "": the call gave none */
+    uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
+                                   ledger was made */
+    memlord_site site;     /* where the mistake was made; file and function "": the call gave no
+                              site */
     memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
                               sites are off */
-    const char *tag;       /* of that block; NULL: none */
+    const char *tag;       /* tag of the block of the first mistake; NULL: it had none */
 } memlord_anomaly;
-typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
 /* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. Returns how many it has called fn for; with fn NULL, how many there are. The
+   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
    ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
@@ -1476,112 +1535,116 @@ MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, 
 
 typedef struct memlord_part_info {
     uint64_t offset, bytes;
-    memlord_meta meta; /* strings live until destroy */
+    memlord_meta meta; /* description of the part; its strings live until destroy */
 } memlord_part_info;
-typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
+typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* not 0 stops */
 
-/* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. A part ends when it is removed, or with its storage.
-   Reports show the parts of a storage, except PROMETHEUS, which has no storages, and HEAPTRACK,
-   where each part would be one allocation more.
-   Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
-           part; E_UNKNOWN no such storage; E_NOMEM.
-   Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
-           10 to 20 us at random among 100,000. */
+/* Names a piece of a live storage, such as a tensor in a weights buffer or a slot of a KV cache. No
+   total changes. A part ends when it is removed, or with its storage. Reports show the parts of a
+   storage, except PROMETHEUS, which has no storages, and HEAPTRACK, where each part would be one
+   allocation more.
+   Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
+           E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
+   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
+           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
 /* Removes the part that begins at `offset`.
-   Errors: E_UNKNOWN no such storage, or no part begins there.
+   Errors: E_UNKNOWN if the storage is not live, or if no part begins there.
    Cost:   the same as adding a part at that offset. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. Returns how many it
-   has called fn for. The parts are copied, some at a time: fn may call the ledger. */
+/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. It returns how often
+   it called fn. The parts are copied, some at a time, so fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, plan against actual -- */
+/* -- tags, and planned against actual bytes -- */
 
-/* Begins a tag: what this thread allocates until the matching end has it. MEMLORD_TAG and
-   MEMLORD_TAGGED do both.
-   Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
-   record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
-   in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
-           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+/* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
+   MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
+   is copied. Each pair of tag and device needs a record, and a ledger has 65,535 of these. When
+   they are used up, blocks are recorded without their tag, and dropped_sites counts them.
+   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also beyond
+           MEMLORD_MAX_STRINGS, which dropped_sites counts.
+   Cost:   tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost tag of this thread.
-   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
+   Errors: E_STATE if no tag is begun; memlord_anomalies_each lists the call. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
-   destroy. */
+/* Returns the tag that an alloc of this thread gets now, or NULL if it gets none. The text lives
+   until destroy. */
 MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 
-/* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
-   Errors: E_INVALID ""; E_NOMEM as tag_begin. */
+/* Sets the tag that this thread's allocs get while no tag is begun. NULL takes it off.
+   Errors: E_INVALID if the tag is ""; E_NOMEM as memlord_tag_begin. */
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
-   (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
-   was set before: the host sets that again when it is done. A block keeps its stream until it ends,
-   also through realloc and move. Past 2^20 combinations of mark, scope and stream, blocks are
-   recorded without scope and stream, and count in the dropped scopes of reports. A thread for whose
-   record there is no memory has no stream: its call counts in dropped_sites.
-   Cost: tens of ns, and the next alloc takes the general path. */
+   (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
+   the stream that was set before, which the host sets again when it is done. A block keeps its
+   stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
+   stream, blocks are recorded without scope and stream, and reports count them among the dropped
+   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   dropped_sites counts the call.
+   Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
-    uint64_t allocated; /* bytes live now */
+    uint64_t allocated; /* live bytes, now */
     uint64_t peak;      /* the highest `allocated`, as exact as memlord_peak */
-    uint64_t blocks;    /* live now */
-    uint64_t expected;  /* what memlord_expect set; 0: nothing was planned */
+    uint64_t blocks;    /* live blocks, now */
+    uint64_t expected;  /* bytes that memlord_expect planned; 0: nothing was planned */
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
 /* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes.
-   Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
-           E_INVALID `out` NULL; E_DEVICE not a selector. */
+   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
+   to its live bytes.
+   Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
+           then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
-   Errors: E_INVALID; E_DEVICE; E_NOMEM. */
+   Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
+           one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 /* -- capacity --
-   The size of a device and its used bytes, from a source per device type. The cpu's is built
-   in: the machine, or the container's memory limit with the page cache left out. The sources of
-   other types are the host's. On Linux, from 3.14 on, the built-in source reads /proc/meminfo and
-   the limits of this process's cgroup and those above it, below /sys/fs/cgroup (v2) or
-   /sys/fs/cgroup/memory (v1). Where cgroups are mounted elsewhere, it sees the machine. After a
-   sample that failed, or makes no sense (a total of 0, used over total), the capacity is not known.
+   The size of a device and its used bytes. Each device type has a source that tells them. The
+   source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
+   limit of the container, with the page cache left out. The host gives the sources of other types.
+   On Linux, from 3.14 on, the built-in source reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups
+   are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
+   total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
-   what was freed since, on all devices of the physical device. So one thread that asks before each
-   alloc never gets more than was free at the sample. Mapped files do not count: they are page
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
+   was freed since, on all devices of the physical device. So one thread that asks before each alloc
+   never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
    the memory. Bytes that are allocated and freed there again and again count once, within a
    counter_batch a thread. The figure is never below what the ledger's own devices hold.
 
-   These readers take a sample themselves if none is known, or if the latest one is older than
-   three poll intervals and no poller runs. They ask a source that fails at most once in an
-   interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
-   source, a try function, a fence, a logger or the ledger's allocator. Such a sample runs no
-   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
-   first do the same for every device. The reports of memlord_request_save, and those at exit and
-   at destroy, ask the built-in source alone. */
+   These readers take a sample themselves if none is known, or if the latest one is older than three
+   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
+   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
+   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
+   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
+   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
+   built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1593,153 +1656,167 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live: reports show them, and take them off what is unaccounted. `others` are the largest other
-   processes, the largest first; a pid of 0 ends the list. memlord_explain and reports show them,
-   with their names where Linux tells those. */
+   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
+   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
+   reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
-    uint64_t total, used; /* bytes, of everybody */
-    uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
-    uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
-    int known;            /* 0: the other fields mean nothing; a source leaves it alone */
-    uint64_t context;     /* bytes; 0: the source cannot tell */
+    uint64_t total, used; /* bytes of the device; bytes that all processes use */
+    uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
+    uint64_t age_ns;      /* age of the sample in ns; a source does not set it */
+    int known;            /* 0: the other fields mean nothing; a source does not set it */
+    uint64_t context;     /* bytes that the driver holds for this process; 0: the source cannot
+                             tell */
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0, or
-   not 0 if the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
-   reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
+   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
+   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
-   samples, and waits for a call of it in progress on another thread.
-   Errors: E_DEVICE. */
+/* Sets the source of a device type. NULL restores the built-in one. It forgets the old source's
+   samples, and waits for a call of that source on another thread.
+   Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample, as the source gave it. Queries no source. If there is no sample, `known`
-   is 0, and the result MEMLORD_OK.
-   Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
+/* Reads the latest sample, as the source gave it. It queries no source. If there is no sample,
+   `known` is 0, and the result is MEMLORD_OK.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device.
+   Cost:   a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Queries the source of a device now.
-   Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made no sense; E_STATE a sample
-           of the device is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+   Errors: E_UNSUPPORTED if the type has no source; E_UNKNOWN if the source failed, or its answer
+           makes no sense; E_STATE if another thread is taking a sample of the device; E_DEVICE if
+           `device` is not one device; E_NOMEM.
+   Cost:   what the source costs. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Starts the pollers: a thread for each physical device that has a source, which samples the device
-   each `interval_ms` (0: 200, at least 10). MEMLORD_POLL_INTERVAL_MS overrides the interval. A
-   poller also starts by itself when a device is used that has all three: a capacity source, a
-   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
-   samples what has grown old, and so do the readers of a capacity.
-   Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-           MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
+/* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
+   200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
+   overrides the interval. A poller also starts by itself when a device is used that has all three:
+   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
+   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
+           MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the pollers and joins their threads. None starts by itself until the next start.
+/* Stops the pollers and joins their threads. No poller starts by itself until the next start.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
-   A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
-   plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
-   count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
-   the requests for which the device had no memory. */
+   A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
+   memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
+   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
+   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
+   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
+   memory. */
 
-/* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
-   are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
+/* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
+   then requests are refused until enough is freed.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. Takes a sample if
-   none is known.
-   Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
+/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
+   if no capacity is known.
+   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
-   that is new to the ledger is added if its type has a source.
-   Cost: some tens of ns, and a few ns a thread; when it takes a sample, that of the source, too. */
+   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
+   capacity is known. A device that is new to the ledger is added if its type has a source.
+   Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
+           source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* Tells whether so many bytes fit: 1 if they do, 0 if not, -1 if neither limit nor capacity is
-   known. */
+/* Tells whether so many bytes fit. Returns 1 if they do, 0 if not, and -1 if neither limit nor
+   capacity is known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* Returns the same for a whole plan, each block on its device (`storage` is ignored); -1 also if
-   the plan names something that is no device. *short_by, if not NULL, is how many bytes the worst
-   device lacks; negative: every device has that many to spare or more; 0 if -1 is returned. */
+/* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
+   returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
+   every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
-   physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
-   untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, how many requests failed on this device before,
-   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
-   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
-   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
-   for a log without a logger. */
+/* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
+   physical device. The line has the limit, the capacity, the tickets, other processes, and the
+   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
+   where several share the memory. The line also has the bytes of what is not listed, how many
+   requests failed on this device before, and how many neighbours rest there: see
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
+   Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- reservations: admission -- */
 
-typedef uint64_t memlord_ticket; /* 0 is none */
+typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
-/* Reserves bytes of a device's limit for allocs to come: reserve, allocate, memlord_alloc,
-   memlord_reserve_commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. So does what
-   memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a
-   thread come off its 8 latest tickets; allocs beyond these count in full, unless they name a
-   ticket. A thread may hold any number of tickets for others that name them.
-   Without a limit everything is granted. memlord_reserve runs no collection and waits for nothing.
-   On E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again
-   if it gave back something; or use memlord_alloc_retry; or wait until the host has freed
-   something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
-           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the ledger's
-           own allocator. *out is 0 then. */
+/* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
+   allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
+   or adopted it. What that thread records on the device comes off the ticket, so that nothing
+   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
+   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
+   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
+   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
+   them.
+   Without a limit every request is granted. memlord_reserve runs no collection and waits for
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
+   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   freed something.
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
+           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
+           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
+           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
+           0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
-/* Ends a ticket, and gives back what no alloc has drawn. Any thread may call it. Call it for a
-   request that failed, too. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
+   for a request that failed, too.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. A thread may adopt a ticket
-   that it has. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
+   them. A thread may adopt a ticket that it has.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
 
-typedef uint64_t memlord_account; /* 0 is none */
+typedef uint64_t memlord_account; /* the number of an account; 0: none */
 
 typedef struct memlord_account_stat {
-    char name[48]; /* cut to fit */
+    char name[48]; /* name of the account, cut to fit */
     memlord_device device;
-    uint64_t bytes, peak; /* charged now; the most that was charged at once */
-    uint64_t limit;       /* 0: none */
-    uint64_t refused;     /* charges, blocks and requests over the limit */
+    uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
+    uint64_t limit;       /* limit of the account in bytes; 0: none */
+    uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
-/* Opens an account. What is charged to it adds nothing to the device's bytes. `limit` 0 is no
-   limit. `name` may be NULL. Reports list the open accounts. The id of a closed account is never
-   that of a later one. Errors: E_INVALID `out` NULL; E_DEVICE; E_NOMEM. */
+/* Opens an account. What is charged to it adds nothing to the device's bytes. A `limit` of 0 means
+   no limit. `name` may be NULL. Reports list the open accounts. The number of a closed account is
+   never used again.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
@@ -1747,228 +1824,251 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 
 /* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
    tickets hold of the account counts against its limit.
-   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
-           changed then. Cost: a few atomics. */
+   Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
+           E_UNKNOWN if the account is closed. After an error nothing has changed.
+   Cost:   a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Uses an account for this thread: what the thread allocates on the account's device from now on,
-   also by memlord_alloc_with, is charged to it, and credited when the block ends, on whichever
-   thread. Do not charge the same bytes by memlord_account_charge. Such allocs are recorded whatever
-   the account's limit; those over it count in `refused`. memlord_reserve and memlord_alloc_retry
-   keep to the limit: a request for more than is left returns E_LIMIT, as over the device's. A
-   ticket holds bytes of the account, too, until an alloc comes off it or it is committed. A thread
-   uses one account at a time, until the next call; 0 ends that, and so does the end of the thread.
-   A resized block is charged its new bytes. A move to another device ends the charge; what arrives
-   there is charged as an alloc. Arenas are not charged.
-   Cost: these blocks take the general path, and 250 bytes more.
-   Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
+/* Uses an account for this thread. What the thread allocates on the account's device from now on,
+   also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
+   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
+   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
+   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
+   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
+   it is committed. A thread uses one account at a time, until the next call of this function or the
+   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
+   another device ends the charge, and the block there is charged as an alloc. Arenas are not
+   charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
+           account from before.
+   Cost:   these blocks take the general path, and 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
-/* Reads an account. Errors: E_INVALID `out` NULL; E_UNKNOWN closed, and *out is zero. */
+/* Reads an account.
+   Errors: E_INVALID if `out` is NULL; E_UNKNOWN if the account is closed, and *out is zero. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN it is closed already. */
+   Errors: E_UNKNOWN if the account is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL they
-   take what the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
+   the thread has. */
 typedef struct memlord_alloc_opts {
-    const memlord_site *site; /* NULL: no site */
-    const char *tag;          /* copied; "": no tag; NULL: the thread's tag */
+    const memlord_site *site; /* site of the alloc; NULL: none */
+    const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
+                                 tag */
     memlord_ticket ticket;    /* the only ticket that the bytes come off; 0: the thread's tickets */
-    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit; 0: the
-                                 thread's */
-    uint64_t stream;          /* MEMLORD_NONE: the default stream; 0: the thread's stream */
+    memlord_account account;  /* account that is charged; MEMLORD_NONE: no account, and no account's
+                                 limit; 0: the thread's */
+    uint64_t stream;          /* stream of the alloc; MEMLORD_NONE: the default stream; 0: the
+                                 thread's stream */
 } memlord_alloc_opts;
 
-/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
-   is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
-   account that is to be charged, too. A ticket that is closed or of another physical device, and an
-   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
-   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
-   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
-           memlord_tag_begin. Cost: the general path, some tens of ns. */
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
+   NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
+   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
+   account: name the account that is to be charged, too. A ticket that is closed or of another
+   physical device is taken as 0, and so is an account that is closed or of another device. Then the
+   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
+   MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
+           memlord_tag_begin.
+   Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
 
 /* -- bands: when a collection pays --
-   A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
-   hi decides: a collection is due when its metric is at or above its threshold, the larger (or,
-   with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
-   limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
-   that is 0 is not used.
+   A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
+   decides. A collection is due when the band's metric is at or above its threshold. The threshold
+   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
+   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
+   the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
-   A band fires again after its metric has been below 7/8 of the threshold. It also fires again
-   when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
-   new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
-   is no upper bound: a run that could not give enough back is not tried again at once.
-   The most specific strategy decides for a device: its own, its type's, that of all. It is in
-   force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
+   its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
+   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
+   So a band is no upper bound, because a run that could not give enough back is not tried again at
+   once.
+   The most specific strategy decides for a device: its own, else its type's, else that of all. It
+   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
-    MEMLORD_METRIC_MAX,       /* the larger of the two */
-    MEMLORD_METRIC_RESERVED,  /* what the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* what the pool holds and has not allocated: rises on frees */
+    MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
+    MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
+                                 raise */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
 typedef struct memlord_band {
-    double lo, hi; /* the band is for used % from lo on and below hi; 101 is above everything */
+    double lo, hi; /* the band is for used % from lo on and below hi; a hi of 101 means no
+                      upper end */
     memlord_metric metric;
-    uint64_t bytes;          /* a threshold; 0: not used */
-    double percent;          /* a threshold; 0: not used */
-    memlord_combine combine; /* of the two thresholds the larger one decides, or the smaller one */
+    uint64_t bytes;          /* a threshold in bytes; 0: not used */
+    double percent;          /* a threshold in percent; 0: not used */
+    memlord_combine combine; /* says if the larger or the smaller of the two thresholds decides */
 } memlord_band;
 
-/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. The bands
+/* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID a band is bad: the log names it; E_DEVICE; E_NOMEM. The old strategy stays. */
+   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
 /* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices the default strategy does.
-   Errors: E_DEVICE; E_UNKNOWN none was set. */
+   the selector of all devices that is the default strategy.
+   Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold
-   or an unknown metric.
-   Errors: E_INVALID a band is bad; *bad, if not NULL, is the index of the first. */
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
+   or if its metric is unknown.
+   Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the default strategy, which is that of all devices until the host sets one, except with
-   MEMLORD_FLAG_NO_STRATEGY: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
+   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* Why a collection runs. name, text */
+/* For each reason why a collection runs: its name, and its text. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
     X(LIMIT, "limit") /* a request does not fit under the limit */                            \
     X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
     X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
-    X(HOST, "host") /* for memlord_gc_run: the host wants it */
+    X(HOST, "host") /* for memlord_gc_run: the host asks for it */
 enum {
     MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
     MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
     MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
     MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
     MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
-    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host asks for it */
     MEMLORD_REASON_COUNT
 };
 
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* NaN: unknown */
+    double used_percent;     /* used % of the device; NaN: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0: no number is known, as of a band */
-    uint64_t device_runs, total_runs; /* collections so far, with this one and failed ones */
+    uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
+                                  and 0 */
+    uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
+    uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
+                                         ledger; this one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not: nothing is reset, and gc_failed counts it */
-    int family;         /* 1: freed starts over for every device of the type, as this run gave
-                           memory of all of them back; 0: for this device alone */
+    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
+                           gc_failed counts the run */
+    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
+                           starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
-/* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
+/* Gives memory back: drops a cache, trims a pool. It runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
-   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
-   allocator has not taken the block back yet. There is at most one run at a time for a device, and
-   no other call waits for it. One callback may run for two devices at once. */
+   MEMLORD_FLAG_DEFER). If that call is a free, your allocator has not taken the block back yet. The
+   callback may call anything but memlord_destroy. A device has at most one run at a time, and no
+   other call waits for it. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on its behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call the callback only if the program has set
+                                  a strategy. It is for a library that adds a callback on the
+                                  program's behalf */
 };
 
-/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all of them, bands included: the default strategy calls the callback until the host sets a
-   strategy, once the capacity or a limit is known (memlord_strategy_default). Callbacks that match
-   a device add up: the device's own run first, then its type's, then those of all, each in the
-   order they came; their results are added.
-   Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
+/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
+   0 means all of them. If BAND is among them, the default strategy (memlord_strategy_default) calls
+   the callback once the capacity or a limit is known. It does so until the host sets a strategy.
+   All callbacks that match a device run: first the device's own, then its type's, then those of
+   all, each in the order in which they were added. Their results are added up.
+   Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
                                                    void *user) MLI_OFF(MEMLORD_OK)
 /* Removes the first callback with this selector, fn and user, and waits for runs of it on other
    threads. A callback may remove itself.
-   Errors: E_INVALID fn NULL; E_DEVICE; E_UNKNOWN there is none. */
+   Errors: E_INVALID if fn is NULL; E_DEVICE if `sel` is not a selector; E_UNKNOWN if there is no
+           such callback. */
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
 /* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, is what they gave back, 0 after an error.
-   MEMLORD_OK says that a callback ran, not that it gave back enough.
-   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback serves the reason there; E_STATE a
-           collection of the device is running, or no callback could run. */
+   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
+   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+   Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
+           no callback serves the reason there; E_STATE if a collection of the device is running, or
+           no callback could run. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
-   Without pollers it first samples what is older than their interval. Errors: E_DEVICE. */
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
+   safe point. Without pollers it first samples what is older than their interval.
+   Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
 
 /* -- out of memory -- */
 
-/* How memlord_alloc_retry tries again. */
+/* The policy by which memlord_alloc_retry tries again. */
 typedef struct memlord_retry {
-    uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;  /* the first pause; the longest one, not less than the first */
-    double multiplier;            /* of each further pause; at least 1: all zeros are refused */
-    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
-                                                  enough is freed */
+    uint32_t max_retries;         /* most attempts after the first */
+    uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
+                                     than initial_ms */
+    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
+                                                  and wakes when enough is freed */
     void *user;
 } memlord_retry;
 
-/* Returns the pause after attempt 0, 1, ...: initial_ms x multiplier^attempt in whole ms, at most
-   max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
+/* Returns the pause after attempt 0, 1, ... in ms: initial_ms x multiplier^attempt in whole ms, at
+   most max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 
-/* Makes the real allocation. Returns 0 if it has one, with *storage set; > 0: no memory, try again;
-   < 0: give up. */
+/* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
+   says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, through out of memory: calls fn; if that finds no memory, retires, collects
-   (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again. Records the storage itself, as
-   memlord_alloc_with does; fn must not. If the request would pass the limit, it first retires and
-   collects once (MEMLORD_REASON_LIMIT); if it still does not fit, it returns E_LIMIT without a call
-   of fn. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on the
-   device. Only what exceeds the tickets must fit; that is the `needed` of MEMLORD_REASON_LIMIT.
-   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
-   NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last failure
-   is logged with memlord_explain, after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
-           multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
-           or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
-           request's reservation. *storage is 0 then. */
+/* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
+   memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
+   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
+   called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
+   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
+   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
+   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
+   failure is logged with memlord_explain, after a new sample.
+   Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
+           initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
+           device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
+           memory or gave up; E_NOMEM if the ledger has no room for the request's reservation. After
+           an error *storage is 0. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -1988,41 +2088,43 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* Counts an allocation that found no memory and is not tried again: one of oom_attempts, one of
-   oom_failures. Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, as memlord_alloc_retry counts there.
-   Errors: E_INVALID over 2^48; E_DEVICE. */
+/* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
+   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
+   nothing, because memlord_alloc_retry counts there.
+   Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- pools: memory that the host's own allocator holds -- */
 
-/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known). Looks
-   at the bands of the device, so a collection may run inside this call; inside the device's
-   capacity source none runs, but a later call runs it.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62. */
+/* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
+   It looks at the bands of the device, so a collection may run inside this call. Inside the
+   device's capacity source none runs, but a later call runs it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-/* Adds to what a pool holds or, if `delta` is negative, takes from it, and leaves the largest free
-   piece as it was set. Looks at the bands as memlord_pool_set does.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, or below 0. */
+/* Adds to what a pool holds or, if `delta` is negative, takes from it. The largest free piece stays
+   as it was set. It looks at the bands as memlord_pool_set does.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if the sum is over 2^62 or
+           below 0. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
-/* Counts requests that the pool served from what it held, and those it passed on.
-   Errors: E_DEVICE. Cost: two atomics. */
+/* Counts requests that the pool served from what it held, and requests that it passed on.
+   Errors: E_DEVICE if `device` is not one device.
+   Cost:   two atomics. */
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
-/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0; 0 when
-   nothing is reserved. */
+/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0. The
+   result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
-   0 with MEMLORD_DISABLE. */
+   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2030,212 +2132,223 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
-                                  memlord_alloc_failed was called since */
+    MEMLORD_PRESSURE_EMERGENCY /* the latest memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called after it */
 };
-/* Returns the pressure on a physical device, MEMLORD_PRESSURE_...: by the bytes in use
+/* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes: the used bytes
-   are at least the sum of what they hold, and an emergency of one of them is one of all. The limit
-   is of this process alone. Where the capacity is not known, the limit stands for it. */
+   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
+   are then at least the sum of what the processes hold, and an emergency of one of them is an
+   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
+   stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
 /* -- neighbours: processes that share a device --
    Ledgers of one user, of one process or of several, join a page: a file that each of them maps.
-   Each publishes there what it holds of its physical devices, and raises pressure when it finds no
-   memory: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). 64 ledgers
-   fit, with the host's memory and 16 other physical devices each. */
+   Each ledger publishes there what it holds of its physical devices. A ledger that finds no memory
+   raises pressure: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). A
+   page has room for 64 ledgers, each with the host's memory and 16 other physical devices. */
 
-/* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
-   every process, like the UUID of a GPU or its PCI bus id. Neighbours on a device are the ledgers
-   with the same text (a hash of 64 bits is compared). A device without an identity is not on the
-   page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of its own: the cgroup with
-   the lowest memory limit, or the machine, as memlord_pressure_open finds it. NULL or "" takes off
-   what the host has set.
-   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Sets the identity of the physical device that a device's bytes are in. The identity is a text
+   that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
+   device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
+   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
+   it. NULL or "" takes off what the host has set.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
 /* Joins a page, and makes it if it is not there. A name without '/' is a page of the user's own in
-   /dev/shm, NULL or "" the default one. Any other name is the path of a file that containers may
+   /dev/shm; NULL or "" is the default one. Any other name is the path of a file that containers may
    share. The file belongs to the effective user, with mode 0600. A file that is no such page
    (another owner, a symbolic link, a wrong mode, size, version or content) is refused and logged.
    After an error the ledger works alone, as before.
-   Joining starts one thread, the listener. It sleeps until a neighbour raises pressure, at most the
-   interval of pollers, then publishes what the ledger holds and frees the places of processes that
-   are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
-   for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
-   A forked child joins again by the name at its first call; if it cannot, it works alone.
-   A page whose file was removed is joined again by its name, within the interval of pollers, with a
-   warning.
-   Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
-   Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
-           E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
-           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
+   The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
+   most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
+   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
+   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
+   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
+   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
+   of pollers, and logs a warning.
+   Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
+   Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
+           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
+           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
+           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
-   ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+/* Leaves the page, and joins the listener. The file stays. If another thread is in
+   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
+   call does nothing.
+   Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
-   MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
-   ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
-   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
-   how many neighbours rest. memlord_alloc_retry asks
-   the neighbours by itself before each pause.
-   Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
-           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
+   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
+   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
+   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
+   The rest ends early when the device's live bytes have changed by more than an eighth.
+   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
+   before each pause.
+   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
+           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
+           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
 /* -- scopes: the cost of a phase of the program --
-   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
-   and are told apart by their path, "decode/attention". Each run of a scope is an invocation. The
-   delta of an invocation is what its thread allocated meanwhile less what it freed, inner scopes
-   included; it may be negative. Blocks remember the scope they were allocated in. */
+   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest, and
+   a scope is identified by its path, such as "decode/attention". Each run of a scope is an
+   invocation. The delta of an invocation is what its thread allocated meanwhile less what it freed,
+   inner scopes included. It may be negative. Blocks remember the scope they were allocated in. */
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
-   Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
-           counted. Cost: tens of ns, and one or two a device and thread. */
+   Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
+           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+   Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
-           memlord_scope_return). */
+   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
+           was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, "q[1,32,128] k[1,8,128]". NULL removes it. Each text is kept once, until destroy. These texts
-   and the names of checkpoints get half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope;
-   E_NOMEM. */
+   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
+   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+   Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in it: each adopts the token, and returns it
-   when it is done. Between the two the thread is in the scope: its blocks remember the scope, and
-   scopes that it begins are inside. The work of all threads is one invocation, which is over when
-   the last of them has left it. Its delta is what all of them did, and its time runs from the begin
-   to the last end. Its peak is the highest sum over them, low by at most a counter_batch for each
-   thread, never high, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not
-   include what other threads did. Any number of threads may have a copy of the token, and adopt it
-   until the exporting thread ends the scope. A thread that has adopted the token may export the
-   scope, too, and gets the same token. It stays in the scope until it returns the token, even after
-   the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
+   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
+   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
+   ends when the last of them has left it. The delta is what all of them did, and the time runs from
+   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
+   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
+   around the exported one do not include what other threads did. Any number of threads may have a
+   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
+   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
+   it returns the token, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
-    uint64_t word[2]; /* the library's */
+    uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
 /* Makes a token of this thread's innermost scope.
-   Errors: E_STATE no scope; E_INVALID `out` NULL; E_NOMEM. */
+   Errors: E_STATE if no scope is open; E_INVALID if `out` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Enters the scope of a token on this thread.
-   Errors: E_STATE this thread exported the token or has adopted it, or is 64 scopes deep; E_UNKNOWN
-           the exporting thread has ended the scope, or the token is of another ledger; E_INVALID
-           `token` NULL; E_NOMEM. */
+   Errors: E_STATE if this thread exported the token or has adopted it, or is 64 scopes deep;
+           E_UNKNOWN if the exporting thread has ended the scope, or the token is of another ledger;
+           E_INVALID if `token` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN the token is of another ledger;
-           E_INVALID `token` NULL. */
+   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
+           ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. Strings live until destroy. */
+/* The totals of all finished invocations of a path. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
-    const memlord_site *site; /* where MEMLORD_SCOPED stands; NULL: memlord_scope_begin began it */
-    uint64_t id, parent;      /* of the scope; of the scope around it, 0: none */
-    uint64_t count, running;  /* invocations that are over; that are not */
+    const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
+                                 scope */
+    uint64_t id, parent;      /* number of the scope; number of the scope around it, 0: there is
+                                 none */
+    uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* the most that one invocation rose above its start: on each device
-                                 by itself, then added, so an upper bound if there are several */
+    } bytes, blocks;          /* deltas of the invocations that are over */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
+                                 device counts by itself, and then the devices are added, so the sum
+                                 is an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* the time that invocations took on the host */
-    uint64_t device_ns;       /* what memlord_scope_device_time added */
+    } ns;                     /* time that invocations took on the host, in ns */
+    uint64_t device_ns;       /* ns that memlord_scope_device_time added */
 } memlord_scope_stat;
 
 /* Reads a scope by its path.
-   Errors: E_UNKNOWN never begun, and *out is zero; E_INVALID `path` or `out` NULL. */
+   Errors: E_UNKNOWN if it was never begun, and *out is zero; E_INVALID if `path` or `out` is
+           NULL. */
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Returns the id of this thread's innermost scope; 0: none. */
+/* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds to the time that a device took for a scope, once its events have measured it.
-   Errors: E_UNKNOWN no such id. */
+/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+   Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
-   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
-   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
-   it is suspended:
+   has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
+   too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
+   again when the work is suspended:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
-   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
-   swaps the context holds what the thread was in before, so a fibre may run inside another.
-   memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
-   their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
-   so. */
+   To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
+   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
+   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
+   end only what their own context began, on whichever thread it runs. Scopes measure what their
+   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
+   system that does so. */
 typedef struct memlord_context {
-    uint64_t word[8]; /* the library's; all 0: nothing is open */
+    uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
 /* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of either. Past its ledger's end a context is zeroed, and the call is
-   MEMLORD_OK.
+   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
+   zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
-           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
-           allocates its record, or a thread that has none. Nothing is swapped then.
+   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
+           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
+           first swap cannot allocate the record of the context, or the thread has no record. After
+           an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
-   this thread is in the context, the thread is then in the one it was in before. A thread that
-   exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as for memlord_context_swap; E_STATE also a context whose fibre is suspended inside
+/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
+   open. If this thread is in the context, the thread is then in the context it was in before. A
+   thread that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+   Errors: as memlord_context_swap; E_STATE also for a context whose fibre is suspended inside
            another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
-   to 255 snapshots are kept, spread over the whole run. Beyond that the snapshot goes whose
-   neighbours are closest in time, and is counted. The first, the last, and those in which a device,
-   or all devices together, held most stay. A checkpoint goes only when there is nothing else.
-   Errors: E_INVALID NULL or ""; E_NOMEM, counted.
+/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
+   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
+   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
+   do those in which a device, or all devices together, held most. A checkpoint goes only when
+   nothing else can.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
    Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
-   The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
-   ahead, or the interval changes, the thread learns that within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first snapshot failed; the others will
-           come. */
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
+   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
+   second.
+   Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
+           come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
 /* Takes a last snapshot and joins the thread of memlord_snapshots_start.
@@ -2244,64 +2357,67 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* name, text */
+/* For each kind of event: its name, and its text. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
     X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
-    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(SCOPE_END, "scope_end")     /* a scope ends on the thread */                            \
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
     MEMLORD_EVENT_FREE = 1,        /* a block is credited */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
-    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
     MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
     MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
     MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
     MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
-    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends on the thread */
     MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
 
 typedef struct memlord_event {
-    uint64_t time_ns;         /* since the ledger was created */
-    uint32_t thread;          /* a number of the ledger's own */
+    uint64_t time_ns;         /* time of the event in ns since the ledger was created */
+    uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* memlord_device_all(): the event concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
+                                 none */
     uint64_t storage, bytes;
-    const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
-    const char *tag;          /* of the block; NULL: none */
-    uint64_t scope;           /* the thread's innermost; 0: none */
-    uint64_t stream;          /* of the block; 0: none, or the default one */
+    const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
+    const char *tag;          /* tag of the block; NULL: none */
+    uint64_t scope;           /* number of the thread's innermost scope; 0: none */
+    uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
 
-/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536; 40 bytes
-   each). New events overwrite the oldest, which count in dropped_events. A ledger has one ring: a
-   later start goes on in it.
-   Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
+/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
+   takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has
+   one ring, and a later start goes on in it.
+   Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
+           E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops the writing of events; the ring can still be read.
+/* Stops the writing of events. The ring can still be read.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time, until fn returns non-zero.
-   Events that are overwritten meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+   Events that are overwritten meanwhile are left out.
+   Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 /* -- reports -- */
 
-/* name, suffix of its files, what it is */
+/* For each format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2331,101 +2447,102 @@ typedef enum memlord_format {
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
-/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"); TEXT
-   if it stands for none. */
+/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"), or
+   TEXT if it stands for none. */
 MEMLORD_API memlord_format memlord_format_for(const char *path)
     MLI_OFF(MEMLORD_FORMAT_TEXT)
 
-typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
+typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
-/* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
-           >>knobs; E_INVALID fn NULL; E_NOMEM.
-   The statistics of devices and tags are captured at one moment, and no other call waits. Other
-   lists are read while they are written: they may have what was recorded since. Cost: walks blocks
-   and sites. */
+/* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
+   captured at one moment, and no other call waits. Other lists are read while they are written, so
+   they may have what was recorded since.
+   Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
+           build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
+   Cost:   walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none. It writes a temporary file beside it, and
-   renames that; it does not wait for the disk. %p in the path is the process id, %% a percent sign.
-   An existing regular file is replaced; a symbolic link, FIFO, device or directory is refused. The
-   path "-" is descriptor 1, written with write(2): what stdio still buffers comes later, and
-   SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
-           Windows while another thread or program has the file open;
-           E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
+/* Writes a report to a file: the whole file or none. It writes a temporary file beside the file,
+   renames it, and does not wait for the disk. %p in the path is the process id, %% a percent sign.
+   An existing regular file is replaced. A symbolic link, FIFO, device or directory is refused. The
+   path "-" is descriptor 1. The report goes there by write(2), so what stdio still buffers comes
+   later, and SIGPIPE is held back.
+   Errors: E_INVALID for a bad path, which is logged; E_IO if the file cannot be written whole, also
+           if descriptor 1 is closed, or on Windows if another thread or program has the file open;
+           E_UNSUPPORTED as memlord_write, also for a binary format to a terminal, which is logged;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
-/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had. NULL takes them
-   off. TEXT, JSON and HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS
-   leaves out a label that is no name=value with a name of letters, digits and _, one with the name
-   of an earlier label or of one of MemLord's own (device, tag, scope, site, from, to, version), and
-   what is beyond 1000 bytes.
-   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
-   Owns:   the text is copied. */
+/* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
+   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
+   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
+   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
+   (device, tag, scope, site, from, to, version), and what is beyond 1000 bytes.
+   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
-/* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
-   memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Replaces no file: where there is one of that name,
-   the process id and a number follow the time. The last call counts. A forked child that exits
-   writes a report of its own.
-   Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
+/* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
+   memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
+   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
+   name, the process id and a number follow the time. The last call counts. A forked child that
+   exits writes a report of its own.
+   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter.
-   Saves PROMETHEUS to `path` now, every interval_ms (0: 15000, as often as Prometheus's own
-   configuration scrapes; at least 10) on a thread of its own, and a last time at the stop or in
-   memlord_destroy. The path is as for memlord_save, with %p; the collector reads names that end in
-   .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock decides, as for
-   snapshots. A later start replaces the earlier one. Failures count in dropped_exports; of several
-   in a row the first is logged.
+/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter. It
+   saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
+   stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
+   configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
+   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
+   clock, as for snapshots. A later start replaces the earlier one. Failures count in
+   dropped_exports; of several in a row the first is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
-   label pid. The files of one directory need labels that differ: node_exporter refuses a series
-   that another file has, too.
-   The file stays, and node_exporter goes on to show it: remove the file once it is scraped, and let
-   queries take fresh samples only. memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing: stop first.
-   A forked child does not export. It may start its own export, with a path and labels of its own.
-   Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
-           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
+   label pid. The files of one directory need labels that differ, because node_exporter refuses a
+   series that another file has, too.
+   The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
+   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
+   export. It may start its own export, with a path and labels of its own.
+   Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
+           be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
 /* Stops the export: saves a last time and joins the thread.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks for a dated report now, like that of memlord_save_at_exit. Async-signal-safe: a handler of
-   SIGUSR1 may call this function. The report is JSON, or what memlord_save_at_exit has set. It is
-   one report, however many calls asked before it was written. What comes first writes it:
+/* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
+   handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
+   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
-     MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry;
+     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
+     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
-/* -- interposers: a preloaded library that keeps books of its own --
+/* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
-   begins what is open in the one that it enters. So a scope is an invocation there for each time
-   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
-   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
-   programs, there is none. An interposer of another size or version, or with a NULL function, is
-   ignored. */
+   the program also begins or ends in the library's ledger, on the same thread. So they apply to
+   every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
+   in the library's ledger. When a thread enters a context, what is open there begins in it. So the
+   library's ledger counts an invocation of a scope for each time that its context runs. Default
+   tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
+   ledger is destroyed stays open in the library's. The first ledger of the process looks for the
+   interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
+   none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
-    uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
-    uint32_t version; /* 1 */
-    memlord *lord;    /* the library's own ledger, whose tags and scopes do not come back to it */
+    uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
+    uint32_t version; /* always 1 */
+    memlord *lord;    /* the library's own ledger; tags and scopes that begin in it are not passed
+                         on */
     void (*tag_begin)(const char *tag);
     void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
@@ -2434,8 +2551,8 @@ typedef struct memlord_interposer {
 
 /* -- hooks: a host whose allocator is a table of function pointers -- */
 
-/* The functions of the host's allocator; NULL: it has no such function. free_fn frees what any of
-   them returned. */
+/* The functions of the host's allocator. A function is NULL if the allocator does not have it.
+   free_fn frees what any of them returned. */
 typedef struct memlord_hooks {
     void *(*malloc_fn)(size_t size);
     void *(*calloc_fn)(size_t n, size_t size);
@@ -2452,31 +2569,32 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
-   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
-   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
-   that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
-   functions of the table after the install, and again after the uninstall. MemLord's functions call
-   those of their own host as long as MemLord is loaded. So each different set of five functions
-   takes one of four places for good; after an uninstall the same set takes its place again. Four
-   tables may be hooked at once, each with a ledger and a `which` of its own. Two hooked tables with
-   the same functions take two places. To share a ledger and a place, copy a table that is hooked.
-   An install of a table that is hooked changes its ledger and `which`. After the ledger's end the
-   functions record nothing.
+/* Puts functions of MemLord in place of those in the host's table. They call the host's functions,
+   and record on the cpu. A block's site is the caller of its function, so if a wrapper of the
+   host's calls the table, all its blocks have the wrapper as their site. `which` selects the
+   functions whose blocks are recorded, such as MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and
+   realloc always end a block that is recorded. If an allocator gets its functions by a call, such
+   as sqlite3_config, pass it the functions of the table after the install, and again after the
+   uninstall.
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
+   set of five functions takes one of four slots for good. After an uninstall the same set takes its
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
+   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
+   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
+   ledger's end the functions record nothing.
    Requires: no thread is in the functions of the table.
-   Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           is not hooked but has functions of MemLord, no place is left, or the table was changed
-           since it was hooked. The ledger's logger gets the cause.
+   Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
+           E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
+           table was changed since it was hooked. The ledger's logger gets the cause.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies: they call the
-   host's, and record nothing until a table with the same functions is hooked in that place again.
+   live stay on the books. MemLord's functions may still be called through copies. They call the
+   host's, and record nothing until a table with the same functions is hooked in that slot again.
    Requires: as memlord_hooks_install.
-   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
+   Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 /* ---------------------------------------------------------------------- >>support --
@@ -2485,62 +2603,66 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
 
 /* -- ledgers that may have ended -- */
 
-/* Returns a number that no other ledger of the process has, before or after; 0 of NULL. What may
-   outlive its ledger keeps this number in place of the pointer. */
+/* Returns the generation of a ledger: a number that no other ledger of the process has, before or
+   after. It is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
+   pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
-/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one.
+/* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns; on a thread's first call since a ledger was destroyed a lock, and a walk of the
+   Cost:   a few ns. A thread's first call since a ledger was destroyed takes a lock, and walks the
            ledgers. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
-/* Fills in the allocator that a ledger has by default: it takes pages from the operating system and
-   calls no malloc. */
+/* Fills in the allocator that a ledger has by default. This allocator takes pages from the
+   operating system and does not call malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
 
-/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
+/* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope: MEMLORD_SCOPED plants a static one. Its address is its
-   identity; its strings are copied when first seen. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
+   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
 } memlord_scope_site;
 
-/* Begins a scope by its static record: finds it by the address, without comparing names.
-   Errors: as memlord_scope_begin; E_INVALID `place` NULL. */
+/* Begins a scope by its static record. It finds the scope by the record's address, without
+   comparing names.
+   Errors: as memlord_scope_begin; E_INVALID also if `place` is NULL. */
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;    /* NULL: there is nothing to end */
-    uint32_t context; /* the ledger's number of the context that it began in */
-    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    memlord *lord;    /* ledger of the tag or scope; NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that the guard began in */
+    uint32_t depth;   /* tags, or scopes, that were open in that context before */
     int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
-/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
+/* Begins a tag. If memlord_tag_begin would return an error, the guard has nothing to end. */
 MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
-   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
+/* Begins a scope by its static record `place` or, if that is NULL, by its name. If
+   memlord_scope_enter or memlord_scope_begin would return an error, the guard has nothing to
+   end. */
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard: this context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends those that were begun since and not ended, and leaves adopted scopes that were not
-   returned: after a longjmp the next guard around puts things right. A second end does nothing. In
-   another context than the guard began in (that of another thread, or of another fibre) it does
-   nothing but count in dropped_sites of the sum of all devices; the first such end is logged. */
+/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
+   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
+   that were not returned. That is how the next guard around restores the depth after a longjmp. A
+   second end does nothing. In another context than the guard began in (that of another thread, or
+   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
+   is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name of 0.4 for memlord_alloc_with. The next release leaves it
-   out. */
+/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
+   leaves it out. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -2552,7 +2674,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
 }
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
+   Each function makes the real call, records on the cpu device (mapped for a file's mmap), and
+   keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
 /* Calls malloc, and records the block. */
@@ -2560,20 +2683,21 @@ MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_
 /* Calls calloc, and records the block. */
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site);
-/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as in glibc. */
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 /* Records the free, and calls free. */
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block, an implicit free; over a later part of it, those pages count twice. An offset that
-   does not fit the off_t of the file with the implementation fails with EOVERFLOW: define
-   _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
+   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
+   so define _FILE_OFFSET_BITS there, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
-/* Calls munmap, and ends the block with exactly this address and size. Other ranges (a part of a
-   block, several blocks) end nothing and count in unknown_frees, unless the real call fails. */
+/* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
+   another range (a part of a block, several blocks), it ends no block and counts in
+   unknown_frees. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -2583,10 +2707,10 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
+   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
 
 /* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address; in C of compilers without GNU extensions it is cut to the width of an address. */
+   address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2603,9 +2727,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C of compilers without statement
-   expressions it is NULL, and the macros below are statements that plant the record themselves.
-   With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C without statement expressions it is
+   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
+   it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2630,9 +2754,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #endif
 
 /* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
-   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
-   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
+   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
@@ -2659,8 +2783,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The track calls with the storage as a pointer and the site of the call. Expressions of type
-   memlord_result under GNU C and C++, else statements. */
+/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
+   C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2674,24 +2798,27 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MEMLORD_RELEASE(lord, dev, ptr)                                                       \
     MLI_CALL(memlord_release, lord, dev, MEMLORD_KEY(ptr))
 
-/* From here to the end of the block of code:
+/* Guards, which last from their line to the end of the block of code:
 
        MEMLORD_TAGGED(lord, "kv_cache");    tags what this thread allocates
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end: the end of the next guard around restores its own depth. The name of a
-   scope is a string literal, as its record is static; that of a tag may be a variable.
-   Both are declarations. After `if (x)` or a case label give them a block of their own,
-   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past such a declaration to a later label of its block. After the last label of a switch
-   some compilers accept them: they end with the switch.
-   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
+   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
+   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   Both are declarations. After `if (x)` or a case label give them a block of their own:
+
+       case 1: { MEMLORD_TAGGED(lord, "a"); ... }
+
+   Compilers refuse them after a bare `if`, and refuse a jump past such a declaration to a later
+   label of its block. Some compilers accept them after the last label of a switch; there they end
+   with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has only the loop forms:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
 
-   These are loops of one round: break and continue inside leave only the block, never a loop of
+   These are loops of one round. A break or continue inside leaves only the block, never a loop of
    yours around it. In C of other compilers than gcc and clang, break, return and goto skip the
    end. */
 #if defined(__COUNTER__)
@@ -2700,7 +2827,7 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
 #if defined(__has_warning)
-#if __has_warning("-Wc2y-extensions") /* it warns of __COUNTER__ */
+#if __has_warning("-Wc2y-extensions") /* this warning is about __COUNTER__ */
 #define MLI_COUNTER_BEGIN                                                                     \
     _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc2y-extensions\"")
 #define MLI_COUNTER_END _Pragma("clang diagnostic pop")
@@ -2716,7 +2843,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 }
 
 #if defined(__cplusplus)
-#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* see >>cpp */
+#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* class in >>cpp */
 #define MLI_ROUND_END(name)
 #elif defined(__GNUC__)
 #define MLI_GUARD(name, begun) memlord_guard name __attribute__((cleanup(mli_leave))) = begun
@@ -2726,9 +2853,10 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
-   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
-   refuse the jump past the cleanup. */
+/* Makes the compiler refuse a jump past a guard. In C, gcc lets a case label or a goto jump past a
+   variable with a cleanup, and the cleanup then reads memory that is no guard. But gcc refuses a
+   jump past a type of variable size. C++ and clang refuse the jump past the cleanup by
+   themselves. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -2757,7 +2885,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
+/* Begins a guard that ends with its block. The last statement names the guard, so that C++ refuses
+   the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \
@@ -2782,15 +2911,16 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
-   exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
+   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
+   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* A program may have files that are compiled in different ways: each way has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
+   has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -2805,8 +2935,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
-   it began in: see memlord_guard_end. */
+   Give a guard a name, because an object without a name ends at once. A guard ends only in the
+   context that it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -2825,23 +2955,24 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
-   the scope, too. */
+/* Begins a scope and, with its block of code, ends it. The name may be a variable. MEMLORD_SCOPED
+   records the place of the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
         : guard(memlord_guard_scope(lord, name, NULL)) {}
 };
 
-/* Calls a function under a tag and returns its result: for expressions, such as the initialiser of
-   a member, `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n); }))`. */
+/* Calls a function under a tag and returns its result. It is for expressions, such as the
+   initialiser of a member: `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n);
+   }))`. */
 template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> decltype(call()) {
     tag begun(lord, name);
     return call();
 }
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
-   A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
+   A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
    thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
@@ -2888,8 +3019,8 @@ private:
 };
 
 /* -- sites of callers --
-   The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
-   also where the compiler inlines it.
+   The place of a call, as a default argument. The site is then the call of the wrapper and not the
+   wrapper itself, also where the compiler inlines the wrapper.
 
        void *my_alloc(size_t size, mlord::here from = mlord::here()) {
            void *p = malloc(size);
@@ -2897,8 +3028,8 @@ private:
            return p;
        }
 
-   A std::source_location of C++20 converts to it. Where the compiler has no __builtin_LINE, the
-   site is NULL. A function whose parameters are not yours to choose has its caller all the same:
+   A std::source_location of C++20 converts to it. If the compiler has no __builtin_LINE, the site
+   is NULL. A function whose parameters you cannot change can have its caller as the site:
    MEMLORD_SITE_OF_CALLER(lord), or memlord_site_at(lord, __builtin_return_address(0)). */
 class here {
 public:
@@ -2915,7 +3046,7 @@ public:
     constexpr here(const L &location) noexcept
         : file_(location.file_name()), function_(location.function_name()),
           line_(static_cast<int>(location.line())) {}
-    /* Cost: as memlord_site_of. */
+    /* Cost:   the same as memlord_site_of. */
     const memlord_site *site(memlord *lord) const noexcept {
         return file_ ? memlord_site_of(lord, file_, function_, line_) : NULL;
     }
@@ -2927,18 +3058,18 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
-   that they end before that memory does. Past the end of its ledger a handle does nothing. */
+   can be moved, and cannot be copied. A class declares its handles after the memory that they
+   record, so that they end before that memory does. Once its ledger is destroyed a handle does
+   nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
-    /* Records a storage that was just created: memlord_alloc. */
+    /* Records a storage that was just created, by memlord_alloc. */
     handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Calls memlord_track: records a new storage, or one more reference to a storage that is
-       live. */
+    /* Records a new storage, or one more reference to a live storage, by memlord_track. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -2954,8 +3085,8 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. The handle is empty then.
-       Errors: as memlord_release; E_STATE the ledger was destroyed. */
+    /* Records the end of this reference now, by memlord_release. The handle is empty afterwards.
+       Errors: as memlord_release; E_STATE if the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
         memlord_result r = generation_ ? MEMLORD_E_STATE : MEMLORD_OK;
@@ -2963,8 +3094,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
-       the storage. */
+    /* Empties the handle without an end of the reference; the caller has to record that end.
+       Returns the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -2981,13 +3112,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
-       refused it. */
+    /* Returns true if the reference is recorded. It is not recorded on a NULL ledger, nor if the
+       ledger refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
-       end. */
+    /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
+       empty, because the ledger has counted a dropped storage, and awaits its end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -2998,7 +3129,8 @@ private:
 /* -- the allocator of a container --
    Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
    an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives them, and operator new does not record in the same ledger. */
+   the ledger outlives the allocator and its copies, and operator new does not record in the same
+   ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -3035,8 +3167,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
-       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
+    /* Returns the bytes of n objects. If that is more than memory can hold, it returns the largest
+       size, and operator new fails in its own way. volatile prevents a warning about that size. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);
@@ -3065,7 +3197,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Outside the include guard: another header may have included memlord.h without MEMLORD_PMR. */
+/* Stands outside the include guard, because another header may have included memlord.h without
+   MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3075,8 +3208,8 @@ namespace mlord {
 MLI_WAY {
 
 /* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate; without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive it. */
+   code that called allocate. Without optimisation that is an inline function of the C++ library.
+   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3091,7 +3224,9 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_); /* last: no need to save it */
+        /* This is the last call before the record, so that the site need not be saved across
+           another call. */
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
 #endif
@@ -3290,13 +3425,13 @@ private:
 
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
-/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
-   other module. Locks: none. */
+/* Owns the macros that hide the differences of compilers, and includes the headers of the system.
+   It may use no other module. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
 #else
-#define MLI_WINDOWS 0 /* else the system is POSIX */
+#define MLI_WINDOWS 0 /* the system is then POSIX */
 #endif
 
 #if defined(__GNUC__)
@@ -3315,7 +3450,7 @@ private:
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address that is about to be written. */
+/* Begins to load the cache line of an address, because it is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -3331,12 +3466,12 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* for the invariant TSC bit */
+#include <cpuid.h> /* __get_cpuid, which tells if the counter is steady */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* atomics */
+#include <intrin.h> /* intrinsics for atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
-#include <emmintrin.h> /* for probes of the map */
+#include <emmintrin.h> /* vector compares, with which the map finds a slot */
 #define MLI_SSE2 1
 #else
 #define MLI_SSE2 0
@@ -3351,7 +3486,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* stalls for memory */
+#include <poll.h>     /* poll, which waits for stalls for memory */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3378,32 +3513,34 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
+#define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module (the executable, a library) as the system has loaded it. */
+/* A module as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
-    const void *start;  /* the lowest address of the module */
+    const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address: its first address and the one behind it, as in the file,
-       and its offset in the file; `end` 0: not known. */
+    /* The segment that has the address. `start` is its first address and `end` the address behind
+       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
+       known. */
     struct {
         uint64_t start, end, offset;
     } segment;
-    const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: the module has no build id */
-    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+    const void *id; /* the build id, in the module's memory */
+    size_t id_size; /* bytes of the build id; 0: the module has none */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* The module that is at an address now: what tells it from another one. */
+/* The identity of the module that is at an address now. Two modules that were there at different
+   times differ in it. */
 typedef struct mli_loaded {
     const void *start;
-    const char *name; /* as mli_image.loaded */
+    const char *name; /* the name that the loader has for the module, as in mli_image */
     uint64_t bias;
 } mli_loaded;
 
-/* What a thread runs. Requires: it outlives the thread. */
+/* The function that a thread runs, and its argument. Requires: the job outlives the thread. */
 typedef struct mli_job {
     void (*run)(void *);
     void *user;
@@ -3411,17 +3548,17 @@ typedef struct mli_job {
 
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
+/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
    module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
-   compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
+   the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
-   breaks each once. */
+/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
+   tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3439,7 +3576,7 @@ typedef struct mli_job {
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports, too */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif
@@ -3454,9 +3591,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* A private function or table that other modules use. In the product it is static; where each
-   module is an object of its own, the linker sees it and hosts do not. A variable is declared in
-   the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product it is static. In a
+   build with an object for each module the linker sees it, and hosts do not. A variable is declared
+   in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3472,16 +3609,16 @@ typedef struct mli_job {
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
 /* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
+   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
    returns 0 for success unless a comment says otherwise.
    Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
-   as a time stamp only where the counter has a constant rate in every power state. There
-   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
+/* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
+   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
+   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -3498,9 +3635,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before;  /* the mask that mli_signals_restore sets */
-    sigset_t pending; /* the signals that were pending before: they stay so */
-    int cancel;       /* the cancellation state before */
+    sigset_t before;  /* the signal mask that mli_signals_restore sets again */
+    sigset_t pending; /* the signals that were already pending, which stay pending */
+    int cancel;       /* the cancellation state that mli_signals_restore sets again */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -3514,59 +3651,61 @@ typedef pthread_t mli_os_thread;
 
 /* -- functions --
    A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
-   on it that free does not change errno. */
+   on a free that does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
-/* Returns the ns of a clock that never goes back. */
+/* Returns the time of a clock that never goes back, in ns. */
 MLI_PRIVATE uint64_t mli_now(void);
-/* Returns the ns since 1970-01-01 UTC. */
+/* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
-   is unset or empty or the process is set-uid (its environment is not trusted). */
+/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
+   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
+   trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Makes mli_barrier_all ready. Returns 1 if it works. */
+/* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
    refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error; NULL: the number has no text here. */
+/* Returns a text for the number of an error, or NULL if there is none here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
+/* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file, and returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protect the writing of a file, before and after it. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
-   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
-   too: a cancelled thread would leave the file half written. Windows has none of these. */
+/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
+   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
+   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
+   Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
 /* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
-   passes the value to `hook`. */
+   passes the thread's value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -3576,35 +3715,36 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
+/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
+   it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
 /* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
-   other threads wait for that work. */
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
+   threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
-   its output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
+   output must not go to this file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
-   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
-   in use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
+   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
+   hook counts as in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
+/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
+MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -3831,10 +3971,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
-   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
-   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
-   if the kernel is short of memory. */
+/* Calls membarrier. Returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h. 8 is PRIVATE_EXPEDITED and 16 is its registration, both since
+   Linux 4.14. Command 8 may fail after 16 has succeeded, in a sandbox that the process entered
+   later, or if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -3848,7 +3988,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* strerror is not used: its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -3868,7 +4008,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
+                                                     bits */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -3890,7 +4031,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links: a small race remains */
+    return rename(from, to); /* the file system has no hard links, so a small race remains */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4003,7 +4144,7 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker) {
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
-    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
+    if (number >> 31) return 0; /* the number is a pthread_self, not one of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
     errno = saved;
     return gone;
@@ -4020,35 +4161,38 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
-   worse than none. Locks: none. */
+/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
+   process. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
+   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
+   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
-    const char *root; /* a prefix of every path, for tests; NULL: none */
+    const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
-                         had a limit */
-    char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* the path of the file being read */
-    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
+    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
+                         none had a limit */
+    char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
+    char path[1024];  /* the path of the file that is being read */
+    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
+                         stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
+   Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
-/* Returns 1 if a symbolic link has this text. Keeps errno. */
+/* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
+   other part of a sample. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
@@ -4056,9 +4200,10 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
-   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
-   returns the free memory the function returns -1, and the host can set a capacity source. */
+/* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
+   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
+   Some systems have no call that returns the free memory. There the function returns -1, and the
+   host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4077,8 +4222,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 #if defined(__linux__)
 
-/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
-   sizeof cpu->path, whatever else is added. */
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. If the path is too long, the
+   result is sizeof cpu->path, and stays so whatever else is added. */
 static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
     if (n >= sizeof cpu->path - end) return sizeof cpu->path;
@@ -4086,8 +4231,9 @@ static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     return end + n;
 }
 
-/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
-   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+/* Reads the file `name` into cpu->text as a string. The directory of the file is the first `end`
+   bytes of cpu->path. Returns 0, or -1 if the text is not known. A missing file reads as "max",
+   because a missing limit is no limit. */
 static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
@@ -4111,7 +4257,7 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
    the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
-    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    if (*at < '0' || *at > '9') return -1; /* strtoull also takes blanks and signs */
     errno = 0;
     *out = strtoull(at, &end, 10);
     if (errno || strncmp(end, unit, strlen(unit))) return -1;
@@ -4123,8 +4269,8 @@ static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     return *end == '\n' || !*end ? 0 : -1;
 }
 
-/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
-   such line. Returns 0; -1: malformed. */
+/* Parses the number in the line of cpu->text that begins with `name`. If there is no such line,
+   *out is unchanged. Returns 0, or -1 if the line is malformed. */
 static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
@@ -4136,7 +4282,8 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
+   number is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -4145,10 +4292,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
-   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
-   to one version at a time. If no line names it, it is in version 2: the line without
-   controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
+   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
+   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
+   line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4158,7 +4305,7 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
         if (next) *next++ = 0;
         path = strstr(line, ":/");
         if (!path) continue;
-        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        *names = *path = ','; /* now a comma is on both sides of each controller */
         word = strstr(names, ",memory,");
         *v1 = word && word < path;
         if (*v1 || path == names + 1) found = path + 1;
@@ -4166,10 +4313,10 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
-   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
-   and count as used, as does cache that the file does not list. */
+/* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
+   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
+   count as used. So does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4185,10 +4332,10 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     return 0;
 }
 
-/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
-   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
-   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
-   no such file. Returns 0; -1: unknown. */
+/* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
+   off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
+   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
@@ -4204,7 +4351,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
         struct stat st;
         *total = limit;
         cpu->path[end] = 0;
-        if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
+        if (!stat(cpu->path, &st)) /* the inode is unique on the machine, also in containers */
             cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
         memcpy(cpu->home_path, cpu->path, end + 1);
     }
@@ -4212,9 +4359,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
-   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
-   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+/* Computes the memory of the process from the machine, the cgroup of the process and all cgroups
+   above it. *total is the lowest of their limits. *left is the least that any of them leaves.
+   `root` is the length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4233,7 +4380,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
+        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
     }
     return -1;
 }
@@ -4243,8 +4390,8 @@ static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
-/* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
-   in cpu->path. */
+/* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
+   the length of the root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4295,8 +4442,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* MemLord declares this function itself: the SDK's header gives it a name that depends on the SDK's
-   version and settings. */
+/* Gets the memory use of a process. MemLord declares this function itself, because its name in the
+   SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -4337,7 +4484,7 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     *process = r == KERN_SUCCESS ? self.resident_size : 0;
     return 0;
 }
-#else /* no portable call returns free memory; the host can set a capacity source */
+#else /* no portable call returns free memory */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     (void)cpu;
     (void)total;
@@ -4365,28 +4512,28 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
 /* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. May use os/system. Locks: none of its own. */
+   module is an executable or a library. It may use os/system. Locks: none of its own. */
 
-/* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
-                    is in none, or that is not known. Recording calls use it while the host holds
-                    locks, so it must not wait for dlopen, which runs constructors of the host.
+/* Each system defines these functions:
+     mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
+                    it is in no module or that is not known. Recording calls use it while the host
+                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
-                    does. It may wait for dlopen. */
+     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
+                    there is none. It may wait for dlopen. */
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
-   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
+   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
-   gaps between its segments, of the segment. `bias`, the load address, is the same for all
-   segments; it is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
+   between its segments it is that of the segment. `bias`, the load address, is the same for all
+   segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4395,13 +4542,14 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* A symbol of this system has no size: the nearest one below need not contain the address. */
+/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
+   contain that address. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Windows keeps function names in separate files that need dbghelp. */
+/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
@@ -4413,9 +4561,10 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
    dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* It waits for nothing if the module is never closed: one that the program began with, or one that
-   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
-   dlopen on that thread, from a malloc: then the result is 0. */
+/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
+   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
+   result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4427,8 +4576,8 @@ MLI_PRIVATE int mli_module_keep(void);
 
 #if defined(__linux__)
 /* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
-   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
-   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+   that compiles as C99 does not define. The weak ones are not in every program. Before glibc 2.34
+   dladdr is in libdl, which the program may not link. _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -4439,7 +4588,7 @@ typedef struct mli_dl_found {
     unsigned long long flags;
     void *start, *end;
     struct link_map *map;
-    void *rest[14]; /* more than the system writes */
+    void *rest[14]; /* room for more than the system writes */
 } mli_dl_found;
 typedef struct mli_dl_phdrs {
     ElfW(Addr) bias;
@@ -4453,8 +4602,8 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* of the module (the program or a library) that
-                                                    has this code: its dynamic section */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
+                                                    code */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -4469,9 +4618,9 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
 }
 
 /* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
-   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
-   program, unless the loader was started by name (ld.so ./program): then the program's own headers
-   tell. */
+   set up, and a malloc that records runs before that. For a dynamic program the kernel gives the
+   address of the loader, unless the loader was started by name (ld.so ./program). In that case the
+   headers of the program name a loader. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -4489,7 +4638,7 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
     }
 #if !defined(__GLIBC__)
     {
-        mli_dl_info info; /* of musl: that of glibc waits for dlopen */
+        mli_dl_info info; /* for musl, because glibc's dladdr waits for dlopen */
         if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
     }
 #endif
@@ -4505,7 +4654,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module; NULL: there is none. */
+/* Finds the build id in the notes of a module. Returns NULL if there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -4532,11 +4681,12 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the program did not begin with the modules from here on */
-    int modules; /* 1: there are modules */
+    int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
+/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
+   is none. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -4547,7 +4697,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest: offset and address are alike in it */
+    const uint64_t page = 4096; /* the smallest page; offset and address are equal modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -4562,8 +4712,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* The list begins with the executable and the libraries that were loaded with it, up to the loader
-   or beyond; dlopen adds to its end. */
+/* Looks for the address in the next module of the loader's list. The list begins with the
+   executable and the libraries that were loaded with it. The loader is the last of these, or among
+   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -4588,16 +4739,17 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
+    out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
     out->bias = loaded.bias;
-    /* glibc gives the program no name, musl the one it was started by or that of a link. */
+    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
+       to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
+    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
 MLI_PRIVATE const char *mli_symbol_at(const void *address) {
@@ -4653,7 +4805,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->loaded = out->path = executable;
     out->bias = (uint64_t)(uintptr_t)out->start;
     n = GetModuleFileNameW((HMODULE)(uintptr_t)out->start, wide, MAX_PATH);
-    if (n >= MAX_PATH) n = 0; /* the path is longer */
+    if (n >= MAX_PATH) n = 0; /* the path is longer than `wide` */
     if (n)
         n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, executable, MLI_PATH_MAX - 1,
                                        NULL, NULL);
@@ -4692,17 +4844,18 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
-    if (!d || !&mli_loader) return 1; /* a static program */
+    if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
-                                                                                   changes */
-        if (i == 20) return 0; /* this thread itself changes it, it seems */
+    /* Wait while the list of modules changes. */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
+        if (i == 20) return 0; /* this thread itself seems to change it */
         mli_nap(1000000);
     }
-    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
     return 1;
@@ -4715,13 +4868,15 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
+MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or libc is musl, which
+                                                       closes no library */
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
-/* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. May use os/system. Locks: none. */
+/* Owns the return addresses and frames of the current stack. It has the unwinders, knows MemLord's
+   own frames, and detects callbacks that were left by longjmp. It may use os/system. Locks:
+   none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -4731,7 +4886,7 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
                                 return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
@@ -4743,14 +4898,15 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
-   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
-   inside the function only if it is further down the stack than *mark. A thread may change between
-   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
+/* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
+   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
+   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
+   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
+   cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
-   MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
+   the host and MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -4759,8 +4915,8 @@ MLI_PRIVATE int mli_is_own(const void *address);
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
 
-/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
-   many; 0: the system has no unwinder. `user` is not used. */
+/* Writes the return addresses of the thread, the innermost first, at most `cap`. Returns how many
+   it wrote, or 0 if the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
@@ -4773,15 +4929,16 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Stacks grow downwards: a frame above the mark is outside the function. */
+/* Relies on stacks that grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
-   stacks leave out. The functions lie in one section, and the linker tells where that begins and
-   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
+/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
+   host and MLI_NOTE_CALLER keep their frames, which stacks leave out. These functions lie in one
+   section, and the linker tells where it begins and ends. A copy that was inlined into the host's
+   function lies elsewhere, and counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -4810,8 +4967,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
-   library, which loads it: both are weak, so that no program must link them. */
+/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
+   library, which loads libgcc_s. Both are weak, so that no program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -4865,14 +5022,14 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
-   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
+   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
    bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 
-/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
-   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
-   mli_u64 is aligned to 8 bytes. */
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
+   threads read the value and conclude nothing else from it. Layout and code are the same in C and
+   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+   halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4883,14 +5040,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
+#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
-   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
-   no other. */
+/* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
+   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
+   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
+   load needs no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4911,7 +5068,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
+#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
 #endif
 
 #if defined(__GNUC__)
@@ -4938,9 +5095,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
-   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
+   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
+   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
+   store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -4994,20 +5152,21 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand but not an atomic one. */
+   plain load into an operand, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
-/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
-   or by holding its lock. Other threads may read the word. */
+/* Adds to a word with a load and a store. Requires: the caller is the only writer of the word,
+   because it owns the word or holds its lock. Other threads may read the word. */
 static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
     mli_u64_store(w, mli_u64_load(w) + v);
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store: a reader
-   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store. A reader
+   that sees one of the new words also sees what the caller stored before. Pairs with
+   mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -5027,67 +5186,70 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
-/* Raises a shared word to at least v; both are compared as signed. */
+/* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
-   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
-   it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
+   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
+   these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row: its published balance */
-    MLI_RANK_COUNT,     /* the cells of the orphan record */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
-    MLI_RANK_LOG,       /* the logger, and the threads in it */
-    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
+                           balance */
+    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* the table of sampled blocks, and the totals of stacks */
+    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
+    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
     MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
+    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
-                           it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
-                           address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
-                           index */
-    MLI_RANK_ORPHAN,    /* the orphan record */
-    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
+    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
+                           Inside it takes the locks of buckets, which have no rank */
+    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
+                           several by rising address */
+    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
+    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
+    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
+                           ledgers under it */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that
-   drops it. */
+/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
+   it. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
+                     locks again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
    physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread does not hold a lock any more. */
+/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
-   rank, and may be inside already. */
+/* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
+   of an inner rank. It may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
+/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
-/* Returns 1 if the thread holds no lock and is not inside a shard. */
+/* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
+/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
+   shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* Returns 1 if the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -5100,11 +5262,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
-   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
-   thread of lower priority run, and such a thread may hold the lock. */
+/* Waits once in a loop. *n counts the calls. The first calls spin, later ones yield, and those
+   after them sleep for 50 us to 1 ms. To yield is not enough, because a real-time thread that
+   yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 /* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
@@ -5123,7 +5285,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value that the word had before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -5166,11 +5328,11 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v) {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 typedef struct mli_ranks_state {
-    uint32_t held[MLI_RANKS]; /* locks of each rank that this thread holds */
-    const mli_lock *shard;    /* the shard lock taken last */
+    uint32_t held[MLI_RANKS]; /* how many locks of each rank this thread holds */
+    const mli_lock *shard;    /* the shard lock that this thread took last */
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
-/* Returns the number of locks of the first `ranks` ranks that the thread holds. */
+/* Returns how many locks of the first `ranks` ranks the thread holds. */
 static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
@@ -5233,17 +5395,23 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 
 /* ------------------------------------------------------------------------- src/base/ledger.h -- */
 
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
-   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
-   so its number and address are valid as long as the ledger; a thread record is reused, never
-   freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
+   the member of struct memlord that is named after it. Invariants: a row is never removed, so its
+   number and address are valid as long as the ledger; a thread record is reused, never freed.
+   Locks: base/atomics lists all locks in their order (MLI_RANK_...).
+   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
+   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
+   record has a cell for each row that the thread counts on, with the thread's own part of the
+   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
+   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
+   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
 
-/* A book has all rows of one kind. */
+/* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -5253,7 +5421,8 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
+/* Kinds of records that found no room, or are no longer kept. They are counted for the ledger as a
+   whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5266,7 +5435,7 @@ enum {
     MLI_LOSS_COUNT
 };
 
-/* The public functions that count and log their refusals: see mli_refuse. */
+/* The public functions that count and log their refusals by mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
@@ -5280,21 +5449,23 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
+typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_array: see
+                               base/vectors */
 
-/* A part of the map of live blocks: see books/map. */
+/* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
     mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets of the table */
+    uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
+    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
+                               restores */
 } mli_shard;
 
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
-    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 state; /* one of MLI_HELPER_... */
     mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
@@ -5303,88 +5474,93 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
-                              `poller`, and the bands of the physical device's devices */
+    mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
+                              `poller`; also guards the bands of the devices that share this
+                              physical device */
     mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
-                                callbacks lock */
+    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
+                              lock */
+    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
+                                mli_frame_runs; under the callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
-    memlord_device device; /* the source is asked about this device */
+    memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
-    uint64_t sampled;      /* the time of `sample` */
-    uint64_t limit;        /* 0: none */
-    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* the bytes that open tickets have left */
-    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
+    uint64_t sampled;      /* the time of the latest sample */
+    uint64_t limit;        /* the limit in bytes; 0: none */
+    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
+                              bytes */
+    uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
+    uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called since */
+    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
-                              page was last read */
+    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
+                              was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
+    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
+                                    they run no callbacks for a while */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
    block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size;   /* of the block */
-    size_t wanted; /* the size of the allocation that failed last */
+    size_t size;   /* bytes of the block */
+    size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* The ledger's own memory, in grains of 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
-   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
-   The type of any other state is in the body of its module, and the ledger has a pointer to the
-   state: so the compiler lets no other module read it. A new module with state has a line in
-   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
-   embed/lives calls: see mli_life. */
+   functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
+   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
+   pointer to the state, so that the compiler lets no other module read it. A new module with state
+   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
+   x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets;       /* the buckets of all tables together */
-    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+    mli_u32 buckets;       /* number of buckets of all tables together */
+    uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* MLI_HOOK_... */
-    mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
-                                 the dev is published */
+    mli_u32 hooks;     /* bits MLI_HOOK_... */
+    mli_u32 alert;     /* bits MLI_ALERT_... */
+    uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
+                                 before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
+    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
+                          for */
+    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
+                          ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
-    mli_lock orphan_lock;      /* held by the thread that uses that record */
+    mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
     mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
-    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
-                          picked */
+    mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
-    uint64_t seed;     /* of the samples of all threads */
+    uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
-                                                   under the cold lock */
+    mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
+                                                   the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5392,28 +5568,29 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted into place */
+    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many births there are; under the cold lock */
-    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
+    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
+                                     is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
-    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
+    mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
-                                               stays 0 */
-    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
+    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
-    mli_u32 polling;       /* MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -5426,7 +5603,7 @@ struct mli_memory_state {
     struct mli_region *regions;
 };
 struct mli_events_state {
-    mli_ptr ring; /* mli_ring * */
+    mli_ptr ring; /* mli_ring *: the ring of events */
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
@@ -5434,23 +5611,26 @@ struct mli_events_state {
     X(retry) X(saving)
 
 struct memlord {
-    struct mli_map_state map; /* first: a call finds a shard without adding an offset */
+    struct mli_map_state map; /* the map is first, so that a call finds a shard without adding an
+                                 offset */
 
     /* These members are set when the ledger is made, and constant from then on. Any module may read
        them. */
-    uint64_t generation; /* unique in the process */
-    uint32_t flags;      /* MEMLORD_FLAG_... */
-    int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
+    uint64_t generation; /* a number that no other ledger of the process has */
+    uint32_t flags;      /* bits MEMLORD_FLAG_... */
+    int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
+                            too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, as they may not include the headers of these.
-       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
-       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, because these modules may not include their
+       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
+       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
+       that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -5468,26 +5648,28 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* the offset of the ledger's pointer to that state */
-    /* Returns why a description is refused; NULL: it is not. */
+    size_t at;   /* offset of the ledger's pointer to the state */
+    /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
+    /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
+       ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
+    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
+       made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
-       the order of embed/lives. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take their locks
+       in the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
-       there. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread
+       exists. */
     void (*forked)(memlord *lord);
-    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
        record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
-       other thread has the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
+       one. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5495,52 +5677,56 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
+   clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A place for a host's table of functions that is or was hooked. Each place has functions of its
-   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+/* A slot for a host's table of functions that is or was hooked. Each slot has functions of its own,
+   because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the table that is hooked now; NULL: none is */
-    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
-                             to call them; free_fn NULL: the place was never used */
-    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
-    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+    memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
+                             go on to call them; free_fn NULL: the slot was never used */
+    mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
+    mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
+                             MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
 #define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
-enum { /* mli_process.started */
+enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. All zeros is its valid initial state. */
+/* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
+    mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
-    mli_u64 generation;       /* that of the ledger made last */
+    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
+                                 yet */
+    mli_u64 generation;       /* the generation of the ledger that was made last */
     mli_u64 ended;            /* how many ledgers were destroyed */
-    mli_u32 started;          /* MLI_START_... */
+    mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
-                                waits; NULL: none; under the registry lock */
-    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which
+                                memlord_destroy waits; NULL: none; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
-    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
+                                handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
@@ -5560,15 +5746,15 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a logger that the thread is in. */
+/* The calls of one ledger's logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger whose logger it is */
-    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
-    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
+    uint64_t generation; /* generation of the ledger with this logger */
+    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
+    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
 } mli_log_calls;
 
-/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
-   never matches again. */
+/* The current thread's record in one ledger. No two ledgers have the same generation, so the
+   generation of a destroyed ledger never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -5576,24 +5762,25 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address and never follow it: the system may free it before the last call of the
-   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
+   compare its address, but must not follow it, because the system may free it before the last call
+   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
 typedef struct mli_self_state {
-    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
+    uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
+                            last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
-    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
-    uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;            /* what memlord_find returned then */
+    uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
+    memlord *found;            /* result of the latest memlord_find */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
-                                0: none */
-    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
-                                0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+    uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
+                                none */
+    uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
+                                none */
+    uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
@@ -5601,24 +5788,28 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
-                                is not logged yet; 0: none */
+    uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
+                                not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
-                                unknown */
-    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
+                                not known */
+    void *frame;             /* the frame that `caller` returns to; NULL: not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
-    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
-    uint64_t pick_had;       /* the bytes that it had before */
-    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
-                                thread had picked */
-    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
+    uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
+                                block is not picked */
+    uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
+                                alloc */
+    uint64_t pick_had;       /* the bytes that the block had before the call in progress */
+    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
+                                last block that the thread had picked */
+    uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
-    mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
-    mli_log_calls log_calls; /* zero: the thread is in no logger */
+    mli_debug_note note;     /* numbers for the debug line of the call in progress: see
+                                books/blocks */
+    mli_spare_block spare;   /* the memory that the call in progress lacked under the cold lock */
+    mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
+                                none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -5627,7 +5818,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5650,8 +5841,8 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
-   none. */
+/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self.
+   Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -5670,7 +5861,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* not known: no frame lies below this address */
+    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -5685,8 +5876,8 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, as MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called: the walk ends at a frame
+/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
+   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
    that does not, so a cycle ends it, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
@@ -5715,22 +5906,22 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
-   function, the full buffer goes to that function, and is filled again. Without a function the text
-   is cut at the end of the buffer, and the rest counted, as snprintf does. */
+/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
+   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
+   a function, the full buffer goes to that function, and is filled again. Without a function the
+   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
 
-#include <stdarg.h> /* mli_putf, mli_jsonf */
+#include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
+MLI_TABLE(const char mli_type_names[][8]) /* the names of device types, by type: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes put so far, with those that were cut */
-    size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
+    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
@@ -5738,15 +5929,15 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one after the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. */
+/* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 /* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
    UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
@@ -5761,31 +5952,30 @@ MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
-/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
-   chrono-compatible algorithms. */
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
+   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
+   algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
-   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
-   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
-   byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
+   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
+   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Two different names never become equal. */
+   Every format does so. Thus two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
    element, so that an HTML page can contain the text. */
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
-/* Writes a JSON string, or null. */
+/* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. Replaces the character
-   `other`, if it is not 0, by `instead`. */
+/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
+   the character `other`, unless that is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
@@ -5796,13 +5986,13 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
-/* Returns the line of a site; 0: it is not known. */
+/* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
+#define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
 /* Returns a device as an argument for %i. */
@@ -5811,14 +6001,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
 /* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
-   comes. */
+   before. The byte before is still in the buffer, because a full buffer is flushed only when more
+   text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
-   of the text; NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
+   of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -5891,7 +6081,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
+   straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -5966,8 +6157,9 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or turn the direction of the text
-   around it: controls, separators, and the marks of Unicode's property Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
+   around it. These are the controls, the separators, and the marks of Unicode's property
+   Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
@@ -5975,7 +6167,7 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length of the sequence */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -6046,8 +6238,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest:
-   the end of a path tells most. */
+/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
+   because the end of a path tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -6082,7 +6274,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -6111,10 +6303,12 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
-   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
-   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
-   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
-   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
+   to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
+   is not known, and INT64_MIN for a difference that is not known. With a width such a number is
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
+   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
+   for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6122,7 +6316,7 @@ static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
 /* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, a longer one as two, which is true for most. */
+   column, and a longer one as two, which is right for most characters. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;
@@ -6180,7 +6374,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
 
 /* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* the value, if it is aligned to the right */
+    char buf[32]; /* the text of a value that is aligned to the right */
     mli_out b, *to = o;
     size_t start = o->total;
     uint64_t width = 0;
@@ -6237,7 +6431,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
+/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
+   unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -6272,8 +6467,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
-   follows nine decimals: in most units the tenth decimal is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips
+   decimals after the ninth, because in most units the tenth is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;
@@ -6317,9 +6512,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
-   only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
+   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
+   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
+   logger. */
 
 /* Returns 1 if messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6336,11 +6532,12 @@ MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
-   it may hold the orphan lock, and mli_log requires that no lock is held. */
+/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
+   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
+   held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
-/* Writes "1.5 KiB in 2 blocks". */
+/* Writes an amount as "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
@@ -6348,7 +6545,8 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
+    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
+                           one */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
@@ -6357,7 +6555,7 @@ struct mli_log_state {
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
    colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
@@ -6414,7 +6612,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the calls of loggers that this call is inside */
+    mli_log_calls before; /* the calls of loggers that this thread was in before */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -6463,8 +6661,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG a NULL function and memlord_log_stderr stand for the coloured
-   logger. */
+/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
+   of a NULL function. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -6481,7 +6679,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. The other threads are gone. */
+/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -6522,8 +6720,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
-                                                          this thread */
+    /* A thread in the old logger may wait for this thread. */
+    while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -6532,39 +6730,39 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
-                                                turn */
+    /* Calls that begin from here on count in the other turn. */
+    while (lord->log->inside[turn] != own) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
     }
     mli_lock_drop(&lord->log->lock);
-    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange of the next call */
     return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
    base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
-   allocator. */
+   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
+   inside the os allocator. */
 
-/* A region has 32 KiB. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. A small region is free as a whole sooner than a large one. A region is cut into
-   pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128 bytes. Blocks above
-   16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size, because all shards of a ledger grow at about the same time, and the
-   larger tables need the room of the smaller ones. */
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
-typedef struct mli_region { /* one block of the allocator: this header, then data */
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
     struct mli_region *next;
-    char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
-                                        of its grains; else 0 */
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -6572,12 +6770,12 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Begin and end surround each call of the host's allocator, and of system functions that may call a
-   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
-   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
-   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
-   that lock may call MemLord, too. So no call may keep state in the orphan record over an
-   allocation. */
+/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
+   functions that may call a malloc which the host has hooked. In between the thread is busy: its
+   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
+   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
+   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
+   the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -6585,29 +6783,30 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* lies in the first page of its extent */
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
 #else
 #endif
 
-/* Returns a zeroed piece; NULL if no region has a free one that is large enough. Never calls the
-   allocator. */
+/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
+   the allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
-/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
-   lock, which mli_busy_begin drops. */
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
+   the orphan lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
 /* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
-/* Returns the bytes that the ledger has from the allocator. */
+/* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, `size` bytes together, zeroed; NULL: no memory. */
+/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -6649,25 +6848,25 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
-   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
-   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
-   use. */
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
+   the map have this size. In a mapping of its own each table would lie on small pages, and every
+   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
+   of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Asks for huge pages. The system may ignore that, so there is no result. */
+/* Asks for huge pages. The system may ignore the request, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
-                                     present now */
+    /* 25 is MADV_COLLAPSE, since Linux 6.1, which merges the pages that are present now. */
+    (void)madvise(ptr, size, 25);
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -6680,7 +6879,7 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. */
+/* Returns a run of free pages of an extent, or NULL if there is none. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
@@ -6782,7 +6981,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
    list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
@@ -6790,12 +6989,12 @@ static mli_region **mli_region_link(memlord *lord, const void *at) {
     return link;
 }
 
-/* Rounds an address up to a grain: 128 bytes. */
+/* Rounds an address up to a grain of 128 bytes. */
 static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. */
+/* Gets one more region from the allocator. Returns 0, or -1 if there is no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
@@ -6810,8 +7009,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
-   such pieces, it is the smallest among the first 16, or the first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
+   class that has such pieces. The result is the smallest of those among the first 16, or else the
+   first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -6839,9 +7039,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
-   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
-   neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
+   and for the pointer to where it really starts. The os allocator aligns to pages, so its blocks
+   need neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -6860,7 +7060,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     if (!p) return NULL;
     if (overhead) {
         at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* mli_own_free reads it */
+        at[-1] = p; /* for mli_own_free */
         p = at;
     }
     return memset(p, 0, size);
@@ -6961,18 +7161,18 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm and a square root. Owns no state. May use os/.
-   Locks: none. */
+/* Has what a host without libm lacks: a logarithm and a square root. It owns no state, and may use
+   os/. Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
-/* Returns the square root of v, rounded; 0 for a v that is not above 0. */
+/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
-/* Computes the logarithm of m, a power of two times n, by the series 2 (z + z^3/3 + z^5/5 ...) with
-   z = (m - 1) / (m + 1). */
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -6995,18 +7195,19 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
-/* Has the vector: a growable array of records. A thread can find a record by its number also while
-   another thread grows the vector. Owns no state: the module that owns the records has the vector
-   in its own struct. May use base/memory. Invariant: a record
-   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector: a growable array of records. A thread can find a record by its number even while
+   another thread grows the vector. It owns no state: the module that owns the records has the
+   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
+   the module that owns a vector lets one thread at a time grow it. */
 
-/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
-   replaced when it grows. Older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores its records in chunks of 16. A growing vector gets a new array of
+   pointers to its chunks. Older arrays stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
-    struct mli_chunk_array *older; /* NULL: it is the first one */
-    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+    struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
+    uint64_t cap; /* number of pointers in the array, which follows; each points to a chunk of 16
+                     records */
 } mli_chunk_array;
 /* Returns the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -7015,12 +7216,12 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
-   to the vector. */
+/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
+   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
+   is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -7028,8 +7229,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
+   memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -7042,7 +7243,7 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with the load_acquire in mli_vector_at */
     return more;
 }
 
@@ -7908,6 +8109,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
+/* Returns 1 if a key is a handle, or 0. */
+static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
 /* Returns the shard of an address. For a handle this is mostly another shard than mli_shard_of
    returns. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
@@ -7916,7 +8119,8 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    if (MLI_UNLIKELY(mli_key_is_handle(key)))
+        key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -7937,6 +8141,10 @@ static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
+}
+/* Returns the shard that the calling thread is inside; NULL: none. */
+static MLI_HOT mli_shard *mli_shard_entered(const mli_thread *t) {
+    return (mli_shard *)mli_ptr_load_own(&t->inside);
 }
 /* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
    shard sees all that this thread did inside. */
@@ -8118,9 +8326,9 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address after mli_home_enter, which in a shared shard has locked the
-   home. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which in a shared
+   shard has locked the home. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
    key; or where no entry of this hash is in a later bucket and, with `want_room`, a vacant slot was
    found. A slot behind a bucket whose overflow count is full cannot be used. Returns 0. Returns -1
@@ -8503,8 +8711,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
@@ -16278,19 +16486,19 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
-   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
-   fences; no lock is held while a fence runs host code. */
+   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
+   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. The last fence of a block that is done
-   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
-   that it asks no queue. A thread that runs a function of a fence asks no other fence
-   (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. The last
+   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
+   any call. The slow function behind mli_call_end asks the fences that are due
+   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
+   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
+   function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does the work for that device which the ledger's mask
-   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
+   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
    has recorded its events. A thread without the system's barrier always takes the slow function,
    which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
@@ -16300,37 +16508,37 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
         lord->end_slow(lord, t, dev, asks);
 }
 
-enum { /* why a fence is attached */
-    MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
-    MLI_ATTACH_MOVE  /* the block is the source of a move */
+enum { /* why a fence is attached to a block */
+    MLI_ATTACH_USE,  /* for memlord_block_use, and the block stays live */
+    MLI_ATTACH_FREE, /* for memlord_free_deferred, which frees the block */
+    MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
 /* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
-   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
-   before. After an error f still belongs to the caller. */
+   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
+   *chain the fences that the caller asks next. If f is NULL, the block waits only for the uses
+   recorded before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
 /* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
    as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
-   Asks the first fence of every queue, and further fences of the queue as long as they are done.
-   Does nothing in a call of the ledger's own allocator. */
+/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
+   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
+   are done. It does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
-   fences of one queue of that type. */
+/* Drops the fences that are to be dropped, at the end of a call on a device type. With `asks` 1 it
+   first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
-   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
-   makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done. If f is NULL, only
+   its own fences count. It first inserts the destination, as a copy without fences and parts. Then
+   it makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -16374,9 +16582,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
-   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
-   no block. */
+/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
+   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+   fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -16410,8 +16618,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
-   credited. */
+   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
+   bytes that credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -16437,8 +16645,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
-   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
+   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
+   its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -16455,9 +16664,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
-   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
-   counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
+   the function asks the other fences. A `done` that the thread left by longjmp does not run any
+   more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -16478,7 +16687,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. */
+/* Makes this thread the one that asks a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -16486,9 +16695,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
-   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
-   has not asked. NULL: no such fence is left. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
+   which nobody has asked yet, because it may record its event at that moment. Or it is the first
+   fence of a queue that this poll, `round`, has not asked. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -16524,8 +16733,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
-   and p->late then get the call and the time at which the next queue is due. */
+/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
+   In that case p->due and p->late get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -16544,12 +16753,12 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
-   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
-   does nothing: no call waits for a call that asks. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
+   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
+   the lock, it does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -16583,8 +16792,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, and copies what the destination takes over. So all
-   memory is taken before anything changes. */
+/* Gives the source of a move a side record, to which its fences belong, and copies what the
+   destination takes over. So all memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -16652,21 +16861,22 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
-/* Runs the general path: any alloc and any free, in any shard, for any thread. Owns no state. May
-   use the books and calls/deferred. Invariants: a call checks everything before it changes
-   anything; mli_call_end, which may run host code, comes last, with nothing held. Locks: none of
-   its own. */
+/* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
+   state. May use the books and calls/deferred. Invariants: a call checks everything before it
+   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
+   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the record it counts on */
-    uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
+    mli_thread *t;        /* the thread record that the call counts on */
+    uint32_t dev;         /* the number of the device whose block the call records */
+    mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
-   the ledger's own allocator makes the call: such a call passes through. */
+/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
+   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
+   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
+   nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16687,8 +16897,8 @@ static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes)
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
-   the logger and the end of the call run host code, and no lock may be held then. */
+/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+   first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -16701,9 +16911,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
-   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
-   and sets that one to 0 in `out`. */
+/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
+   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
+   that device, and sets the one that is not open to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16716,24 +16926,24 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* Records an alloc of which only the site is given. */
+/* Records an alloc that has a site and no other options. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
-   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
-   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
-   MEMLORD_DEBUG; else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
+   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
+   entry ended. If `gone` is NULL, this function writes the line of MEMLORD_DEBUG; otherwise its
+   caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
+/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
-   logged. */
+/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
+   refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -16743,17 +16953,17 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* One alloc and one free on the general path.
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator call gets none: it returns and records nothing.
+        from within the ledger's own allocator gets none, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block that has more references only
-        takes one reference off. A freed block with fences becomes pending.
+        Both count before they leave the shard. If a block has more references, a release only takes
+        one off. A freed block with fences becomes pending.
      5. Count a free at the site that called it. Record the event, put the thread record back, and
         write the line of MEMLORD_DEBUG.
-     6. mli_call_end does what `alert` asks for. */
+     6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out) {
@@ -16773,8 +16983,9 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
-   bytes of the block count as new; without the account they are charged to no account. */
+/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
+   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
+   charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -16824,7 +17035,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
+                                              fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -16845,7 +17057,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc of which only the site is given. A refusal is counted and logged. */
+/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -16870,25 +17082,26 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
-   which lie with the rows of tags and the records of devices (books/counters). May use the books,
-   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
-   is at least the sum of the balances of its tags (arena_tagged). A call changes a balance and the
-   counts in one stay inside a shard, so that no fork and no report sees one without the other.
-   Lock: the row lock of the device guards the balances of its tags. */
+/* Has memlord_arena_add and memlord_arena_sub, which count bytes without identity. Owns the
+   balances of arenas, which lie with the rows of tags and the records of devices (books/counters).
+   May use the books, calls/record and calls/deferred. Invariants: while no call is in flight, the
+   balance of a device is at least the sum of the balances of its tags (arena_tagged). A call
+   changes a balance and the counts in one stay inside a shard, so that no fork and no report sees
+   one without the other. Lock: the row lock of the device guards the balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances that a call asks for, and then the change that was made. */
+/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
+   made. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
-    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes taken off it. */
+/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -16903,7 +17116,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
+   them notices, because each changes one of the two words and then reads the other, all four
+   seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -16918,8 +17132,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Takes off the tag with the largest balance what the tags of a device have more than the device.
-   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. It takes the
+   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
+   off, or 0 if there is no excess. *number is the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -16945,7 +17160,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     mli_lock_drop(&row->lock);
     return most;
 }
-/* Takes the excess off all tags that have it, and counts each as an underflow. */
+/* Takes the excess off the tags of a device, one after another, and counts each as an underflow. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_delta d;
     uint32_t tag = 0;
@@ -16965,9 +17180,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
-   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
-   it came from, so no later call can take it off there. */
+/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
+   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
+   site, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -17001,9 +17216,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
-   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
-   storage. */
+/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
+   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
+   1 as a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -17054,20 +17269,20 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, except those of calls/fast, and what only they need: realloc
-   tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
+/* Has the public calls that record, except those of calls/fast. Has what only these calls need:
+   realloc tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
    books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
-   anything. Locks: none held at the return. */
+   anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
-enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+enum { /* values of memlord_realloc_token.state */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
 /* Keeps the stack of a detached block in the token. */
@@ -17085,7 +17300,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
    word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
    word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
    the end of the realloc writes a line with both storages, and records the event with its site. */
@@ -17123,8 +17338,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack; 0: the block has none. */
+/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack, or 0 if the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -17140,7 +17355,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
 }
 
 /* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
-   failed: the function then records the old storage again, unchanged. */
+   failed. The function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -17183,7 +17398,8 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
+/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
+   the block. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -17216,16 +17432,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
-   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
-   a track takes of a live key; else nothing, because the block replaces the one that has its
-   key. */
+/* What a call with n blocks holds for one of them before it records any, so that no memory can run
+   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
+   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
+   because the block replaces the one that has its key. */
 typedef struct mli_hold {
-    uint64_t rows; /* the word2 of the block */
-    int did;       /* MLI_DID_... */
+    uint64_t rows; /* the word2 of the block's entry */
+    int did;       /* one of MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+/* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
    the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
@@ -17252,8 +17468,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   A reference that the call holds may have become the last one of its block. The block then ends
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
+   reference that the call holds may have become the last one of its block. Then the block ends
    here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
@@ -17280,7 +17496,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the placeholder counted it */
+        d.allocs = 0; /* the placeholder was counted as an alloc */
         e->word1 |= bytes;
         e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
@@ -17293,9 +17509,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
-   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
-   Without that memory the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
+   case if the new block is charged to an account, or if another thread has ended the old block
+   since mli_hold_n. Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -17326,8 +17542,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 }
 
 /* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the function
-   takes the expected free off again. */
+   key. If the map has a live block under the key, the free will find that block, so the ledger must
+   not expect it. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -17342,7 +17558,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all the memory first, then records one block after another. */
+/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+   another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -17375,7 +17592,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   source is pending until all of them are done, and *chain gets the fences that the caller has to
    ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
@@ -17450,9 +17667,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
+   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
+   all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -17477,8 +17694,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
-                                          free */
+            /* Otherwise the debug line of a later call would count this free. */
+            mli_self.note.unknown = 0;
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17565,8 +17782,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
-   the old entry would be lost. */
+/* Records a realloc that has already happened. It first takes the memory for the new entry, because
+   without that memory the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -17617,8 +17834,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
-   once: its fences then keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
+   once, and its fences keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -17650,8 +17867,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
-   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
+   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
    new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
@@ -17699,9 +17916,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the move makes no device
-   known. The fence is discarded if no block waits for it: because there is no source, or because
-   the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, the destination's device
+   does not become known. The fence is discarded if no block waits for it. That is so if there is no
+   source, or if the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17815,67 +18032,70 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call counts before it leaves the shard; only a free counts at its own site after that. Locks:
-   no lock is held when a call returns. */
+   A call counts before it leaves the shard of the map; only a free counts at its own site after
+   that. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
-   usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
-   its own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
+   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path: so a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        the general path. So a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
         calls have to do besides. In the usual case it is 0.
-     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
-        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+     2. Enter the shard of the address, and look at the address's home bucket. An alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside, no other thread changes the
         table. A thread that needs the shard waits until this one is outside, once, and makes the
         shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
      3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
         this thread counts in the cell.
-     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     4. Write the entry's words, and store the bucket's header. The header inserts or erases the
+        entry.
      5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
         alloc raised the level above the highest one since the last publication, or a free took it
-        below the published part. A thread that only grows comes to this with every alloc.
-     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
-        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
-        result for a free is also negative if a band check is due.
+        below the published part. In a thread that only grows every alloc has a negative result.
+     6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
+        publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
+        the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,
+        or a report. The result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
-   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared.
+   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that mli_home_store
+   stores, with the slot's print set or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
-   again on a way that serves more:
-     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
-     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
-     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
-                       makes what was not there: the record, the device, the rows, the cells
-   A free has mli_free_full, mli_free_window and mli_free_slow. */
+   Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
+   starts again in a function that serves more cases:
+     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
+                       handles, which mli_alloc_other sends there
+     mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
+                       thread. It makes what was not there: the record, the device, rows, cells
+   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
+/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
+   topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: `alert` has something for the end of a call on this device. */
+/* Returns 1 if `alert` has something for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
-   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would make the way to sites and tags save registers. On
-   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
+   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
+   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
+   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
+   lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -17884,6 +18104,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
                                      uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
                                        uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -17902,7 +18124,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     MLI_NOTE_ENTRY();
     if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_other(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_full(lord, device, storage, bytes, site);
@@ -17927,16 +18149,19 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 
 static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
                                     const memlord_site *site);
+static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
 static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
                                       int how, const memlord_site *site);
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
-   not of the type of `device`. The block is most often on `device`, so the function begins with the
-   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
-   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
-   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
+   its device is not of the type of `device`. The block is most often on `device`, so the function
+   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
+   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
+   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
+   wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -17949,8 +18174,9 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
     return 1;
 }
 
-/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
-   block has other rows or a side record, or there is no cell. */
+/* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
+   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -17958,9 +18184,6 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
-   with this key, whose device is of this type, then that entry is the block. Most handles are in
-   other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -17970,8 +18193,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
+        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
@@ -17991,27 +18214,27 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     return MEMLORD_OK;
 }
 /* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this does not try the way of memlord_free. */
+   only the general path serves, so this function does not try what memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
-    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
-      here: they have checked the generation and the key -- */
+/* -- what the usual case leaves out --
+   Only memlord_alloc, memlord_free and memlord_release come here. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
+                                                     site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
+/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
+   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
+   them, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -18040,8 +18263,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
-   side record, or the thread lacks a cell. */
+/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
+   block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -18057,7 +18280,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. */
+/* Publishes those cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -18068,23 +18291,24 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Leaves. */
+   table to grow, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of_address(lord, storage);
+    mli_shard *s = mli_shard_entered(t);
     const int crowded = mli_shard_crowded(lord, s);
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
+                                                            size */
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Leaves. */
+   count at the site of the free, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -18099,8 +18323,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     return MEMLORD_OK;
 }
 
-/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
-   a sign survives the `or`. With `crowded` the shard should grow. */
+/* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
+   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -18112,7 +18336,8 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves the
+   shard. */
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
@@ -18147,7 +18372,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_home home;
     mli_entry *e;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
@@ -18171,7 +18396,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     const mli_entry *e;
     uint64_t bytes;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
@@ -18184,19 +18409,39 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
-   shard's home is locked. Leave. */
+/* Record an alloc or a free that the usual case refuses by its arguments, and any release. Handles,
+   and storages that are released, go to mli_alloc_full or mli_free_full. All else takes the general
+   path: a call on another ledger than the thread's last one, a large block, a key of 0. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
+        bytes >> MLI_FAST_SIZE_BITS)
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return mli_alloc_full(lord, device, storage, bytes, site);
+}
+static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage)
+        return mli_free_slow(lord, device, storage, how, site);
+    return mli_free_full(lord, device, storage, how, site);
+}
+
+/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
+   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* other threads may have set further bits since: the next call serves those */
+    /* Other threads may have set further bits since. The next call serves those. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
         !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
@@ -18213,7 +18458,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);
@@ -18226,44 +18471,46 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
-   export until its last member has left. A member is a context that is in the invocation: the one
-   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
-   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
-   close a record. */
+/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
+   from the first export until its last member has left. A member is a context that is in the
+   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
+   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
+   each record, also inside a shard; cold, to open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
-    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
-    uint64_t peak;          /* the most bytes that it had above those at its start */
-    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
+    uint64_t peak;          /* most bytes that the invocation had above those at its start */
+    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
+                               none */
 } mli_scope_run;
 
-/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token; NULL: it is over, or there is none. */
+/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
-   the scope, or the invocation is over. */
+/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
+   context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
-   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
-   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
-   leaves. Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
+   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
+   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
+   it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
-   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
-   device are added to `sums`, unless `sums` is NULL. */
+   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
+   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
+   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
    first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
@@ -18281,8 +18528,8 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
@@ -18296,9 +18543,9 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* Returns the part of a cell's level that is published; 0 without a cell. */
+/* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell; 0 without a cell. */
+/* Returns the level of a cell, or 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -18314,7 +18561,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found it */
+    mli_lock_take(&x->lock); /* a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -18360,7 +18607,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
         const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
@@ -18402,7 +18649,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     return last;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
     if (!f->adopted) f->shared->over = 0;
     return !f->shared->members++;
@@ -18423,7 +18670,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
+/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
+   go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -18445,12 +18693,13 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
-   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
-   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
+   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
+   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
+   or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
-   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
+   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
    scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
    by the levels of the cells of the thread that its context is in. A span that ends on another
    thread than it began on adds to the thread scope of the thread that ends it. A context that
@@ -18460,7 +18709,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
 typedef struct mli_min_max {
-    mli_u64 total, min, max; /* signed */
+    mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
 /* One thread's totals in one scope, in this epoch. */
@@ -18469,10 +18718,9 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
-                        it */
+    mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -18481,44 +18729,44 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
-   held but the orphan's. */
+/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
+   thread holds no lock but the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
-   of the context that it has entered. Between the two the levels of the spans count from 0.
-   Requires: the context has scopes. */
+/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
+   resumes those of the context that it has entered. Between the two the levels of the spans count
+   from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
 /* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or to end a scope, and then that scope is counted or is not. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations that a context is in as running. */
+/* Counts the invocations that a context is in as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
 /* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
+   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
-   Leaves out those that the thread may have overwritten during the copy. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
+   copied. Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
-/* Returns the number of invocations that the rings have overwritten. */
+/* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
@@ -18529,7 +18777,7 @@ struct mli_scopes_state {
     mli_u32 warned; /* 1: the first dropped scope was logged */
 };
 
-/* Returns the first thread scope of a scope; `next` leads to the others. */
+/* Returns the first thread scope of a scope. Its `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
@@ -18547,8 +18795,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
-   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
+/* Resets a thread scope for the current epoch. The release store of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that the thread scope belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18581,7 +18829,7 @@ static uint64_t mli_live_total(memlord *lord) {
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
    NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in; NULL: the context is in no thread, and all levels are 0. */
+   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18616,14 +18864,15 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
     return n;
 }
 
-/* Returns the scope with a path; NULL: there is none. */
+/* Returns the scope with a path, or NULL if there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
+/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the call needs memory
+   first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -18649,7 +18898,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+/* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
    scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
@@ -18673,12 +18922,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
+/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
+   memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds one */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -18693,8 +18943,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
-   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
+   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
+   calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -18710,9 +18961,10 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
-   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
-   them when it had the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
+   the highest level since the last publication. The function also raises the peaks of the shared
+   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
+   reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18724,9 +18976,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 }
 
 /* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
-   each cell, so that the high measures the peak of this span; the span around keeps the old high.
-   */
+   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+   each cell starts again at its level, so that it measures the peak of this span. The span around
+   keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18762,10 +19014,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
-   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
-   An invocation that began on another thread counts as lost if there is no memory for the thread
-   scope of this one. */
+/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
+   if it is in none. An invocation that began on another thread counts as lost if there is no memory
+   for the thread scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18802,8 +19054,9 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
-   first, or leaves (0), the innermost first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
+   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
+   first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -18816,9 +19069,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
-   thread's levels from them: then the spans have differences, which any thread can take over. With
-   `enter` 1 adds the thread's levels. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+   the thread's levels from them. The spans then have differences, which any thread can take over.
+   With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -18850,8 +19103,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
-   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it. The
+   thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -18861,8 +19114,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the scope may be one that was made with other names and has the same path. Its name differs
-       from the text here, so that a look-up in the cache would never match */
+    /* The scope may have been made with other names that give the same path. Then its name differs
+       from the text here, so a look-up in the cache would never match. */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -18878,10 +19131,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
-   The cache of the thread has the scope under the address of the host's static record `planted` or,
-   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
-   scope that is found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; it is NULL if the scope has no
+   guard. The cache of the thread has the scope under the address of the host's static record
+   `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18915,8 +19168,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
-   is of another ledger. E_STATE: the context is in the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
+   if the token is of another ledger. Returns E_STATE if the context is in the invocation
+   already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18936,7 +19190,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
+/* Leaves the innermost scope. Returns E_STATE if the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -18947,7 +19201,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts (`adopt` 1) or returns a token. */
+/* Adopts a token, or returns it if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -18963,7 +19217,7 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
    merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
@@ -18973,7 +19227,7 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
-/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+/* Returns how many invocations a thread scope has had in this epoch. The acquire loads pair with
    mli_thread_scope_add and mli_thread_scope_reset. */
 static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
     uint64_t n = mli_u64_load_acquire(&s->count);
@@ -19008,8 +19262,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
-                                                        begin before it */
+    /* The sum may have an end without the begin before it. */
+    if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -19042,7 +19296,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     while (now->span) mli_span_pop(now);
 }
@@ -19056,7 +19310,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -19234,26 +19488,28 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
-   summed once under its lock; two rows may be of different moments, so a report sums every device
-   once. Locks: cold for look-ups, phys and row, one at a time. */
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
+   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
+   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
+   one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: records without room, and records that are no longer
-   kept. */
+   come the losses of the ledger as a whole, which are records without room, and records that are no
+   longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is a MLI_LOST_... */
+/* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
+/* A rate that is computed from the statistics of a device: its name, its text, and the function
+   that computes it. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -19265,40 +19521,42 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths, or UINT64_MAX if nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
-   of the selector is at, once. */
+/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
+   that has a device of the selector, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
-   known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
+   if known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
-   */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
+   be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
-   in the order of the number at offset `key` of each item, the largest first. The search begins at
-   the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
+   The list is in the order of the number at offset `key` of each item, the largest first. The
+   search begins at the end of the list, because most items are below the last one and are not
+   inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number is 0. `names` 1: looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site that has 0
+   in that order. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
+   too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19308,7 +19566,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
-/* Lists the tags of a selector with the most live bytes and returns their number. */
+/* Lists the tags of a selector with the most live bytes and returns how many it lists. */
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap);
 
@@ -19344,7 +19602,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest); NaN if both are 0. */
+/* Returns part / (part + rest), or NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
 }
@@ -19389,12 +19647,12 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
-    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
+    out->largest_free--; /* stored one higher, so 0 (not known) becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
     mli_phys_stats_add(mli_phys_at(lord, dev), out);
 }
 
-/* Returns 1 if a selector has the device of a row. */
+/* Returns 1 if a selector includes the device of a row. */
 static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
     uint32_t dev = mli_row_at(lord, book, number)->dev;
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
@@ -19477,8 +19735,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
-   Returns 0 without memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
+   Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19588,8 +19846,8 @@ static double mli_unused_share(const memlord_stats *s) {
 
 /* -- life -- */
 
-/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
-   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
+   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
    rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -19658,7 +19916,8 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
+        mli_phys_stats_add(phys, out); /* the host's memory may have a limit before it has a
+                                          device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -19725,50 +19984,52 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log
-   of a failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and
-   services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
+   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
+   the rows of books/ and services/stats. Locks: row, one at a time. */
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
+/* The site that lists show for the balance of a device's arena, which no block and no site
    holds. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site; the blocks that have no tag or site; or the
-   arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
+   the arena. In a list by tag the arena has only its bytes without a tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
-    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    const void *subject; /* the tag or the site; NULL: the holder has no name */
     uint32_t dev;
-    int kind; /* MLI_HOLDER_... */
+    int kind; /* one of MLI_HOLDER_... */
 } mli_holder;
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
-    uint32_t dev;                      /* the list is for this device */
-    int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
-    uint64_t bytes;                    /* the sum over all holders */
-    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+    uint32_t dev;                      /* the number of the device that the list is for */
+    int elsewhere;                     /* 1: some holder is on another device of the same physical
+                                          device */
+    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
+                                          a site */
+    uint64_t bytes;                    /* the bytes of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
-   seen yet. phys NULL: lists the holders of the device alone. */
+/* Lists the holders of a physical device, by tag or by site, for one of its devices. `dev` is 0 if
+   that device was not seen yet. If `phys` is NULL, it lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
-   stands for arenas. */
+/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
+   site that stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows its device. Writes nothing for a list of sites that names
-   none, nor for a list of tags that has one holder without a name. */
+   on another device, the device stands before each name. It writes nothing for a list of sites that
+   names none, nor for a list of tags whose only holder has no name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two may be of different moments:
-   it is at most 100. */
+/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
+   moments, so the result is cut to 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -19793,7 +20054,7 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device, which add up to its live bytes. */
+/* Adds the holders of a device to a list. Together they have its live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -19863,7 +20124,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 
 /* -- public -- */
 
-/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)"; a device without tags has no holder. */
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)" for a device. If the device has no tags, it leaves
+   out the tag. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -19898,47 +20160,49 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
    for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call
-   runs one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
+   check. */
 
-/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
-   batch for each thread that the ledger allows for. While the published bytes are a margin below
-   the threshold, no thread can cross the threshold without a publication, and a publication
-   requests a check. Closer to the threshold the device is near: an alert makes every call check at
-   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
-   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
-   below its level, so that its first alloc publishes, and it checks at its first free. After a
-   collection a band waits to rearm: it does not fire until its metric has moved. */
+/* This is when a check is due. Threads publish their counts from time to time, so the published
+   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
+   thread that the ledger allows for. While the published bytes are at least a margin below the
+   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
+   a publication past a mark requests a check. Closer to the threshold the device is "near": an
+   alert makes every call check at its end, with a sum over all threads.
+   Freed bytes are not published. Instead each thread checks each time it has freed its free
+   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A new counter of a thread starts a whole batch below its level, so
+   that its first alloc publishes, and it checks at its first free. After a collection a band waits
+   to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
-   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
-   strategy can be in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
+   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
+   unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
-   `safe`: host code may run. */
+   `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
-   E_STATE: a collection runs already, or no callback could run. */
+/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
+   reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
-   strategies, thresholds or margins. */
+/* Updates the bands of every device of a physical device, or of all devices if it is NULL, after a
+   change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that there are, and a few more. */
+/* Widens the margins until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. Near
-   the threshold every call checks anyway. */
+/* Compares a device with its current marks again, and requests a check if one is passed. It need
+   not do so if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
@@ -19951,17 +20215,18 @@ typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants none there */
-    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
+    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
+                                  mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
                         those that were added for several */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -19984,8 +20249,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, as text that follows the number of the band in a message;
-   NULL: the band is valid. */
+/* Returns what is wrong with a band, or NULL if the band is valid. The text follows the number of
+   the band in a message. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -19996,8 +20261,8 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent; n if none does. While the used
-   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
+/* Returns the index of the first band that covers a used percent, or n if none does. While the used
+   percent is not known (NaN), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -20013,7 +20278,7 @@ static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
     while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
     return k < i;
 }
-/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+/* Returns the lowest start of a band above a used percent, or 1e9 if there is none. */
 static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
     double start = 1e9;
     size_t i;
@@ -20051,7 +20316,7 @@ static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device s
     return at;
 }
 /* Returns the strategy that decides for a device: its own, that of its type, that of all devices
-   or, if the host has set none of these, the default strategy; NULL: there is none. */
+   or, if the host has set none of these, the default strategy. Returns NULL if there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -20060,8 +20325,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
-   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device, or NULL
+   if there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -20082,15 +20347,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: the one that decides for the device, if that has
-   bands and a callback serves them; NULL: none is in force. */
+/* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
+   decides for the device, if that has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
-   a strategy or a callback names. */
+/* Notes the device types that can have a strategy in force. A strategy may be in force for the
+   whole type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -20126,8 +20391,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
-   the old strategy; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+   is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -20148,21 +20413,23 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of
-      its phys -- */
+/* -- the band check, which decides whether a collection is due on a device; under the lock of its
+   physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
+                               only used_percent is set */
+    int due;                /* 1: a collection is due, because the value has reached the
+                               threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
-    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
-    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
+    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
+    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
 } mli_band_state;
 
-/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
-   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
+   percentage needs a limit or a capacity. A percentage of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -20190,9 +20457,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live, freed and cached levels at which the next band check is requested. A device that
-   waits to rearm is checked when its metric reaches `again`, or falls below seven eighths of the
-   threshold, where mli_band_compare rearms it. The metric RESERVED sets no levels: memlord_pool_set
-   and memlord_pool_add request a check at each change. */
+   waits to rearm is checked when its metric reaches `again`. It is also checked when its metric
+   falls below seven eighths of the threshold, where mli_band_compare rearms it. The metric RESERVED
+   sets no levels, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -20208,16 +20475,17 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
+/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+   limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes from which on another band decides. The used
+/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
    percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the phys. */
+   `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -20231,14 +20499,15 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     }
 }
 
-/* Sets the published bytes that request the next band check, and decides whether the device is
-   near. */
+/* Sets the published bytes that request the next band check, and decides whether the device is near
+   its threshold. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+             unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
+    /* Hysteresis: a near device stays near for longer. */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
     if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
@@ -20252,7 +20521,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
    checks on the way to the threshold; but the interval is at least a batch. If the interval
-   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
+   shrinks, every thread checks at its next free, because the longer interval has set its next
+   check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -20261,7 +20531,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* as without a band */
+        share = 0; /* the interval is 0, as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -20281,13 +20551,13 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins. */
+/* Sums a device over all threads, compares it with the band in force, and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -20306,7 +20576,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
+/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
+   checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
     if (cell)
@@ -20315,7 +20586,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+   publication sees the marks, because it takes the row's lock after this function or, without a
+   batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -20326,12 +20598,12 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: the second sum has every call that counted before the
-   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
-   if a publication has passed the marks that were just set. The addition to `checks` in
-   mli_band_check orders two checks: the later check sees the counts of the call that ran the
-   earlier one. */
+/* Evaluates the bands of a device and publishes whether the device is near its threshold. When it
+   becomes near, it is evaluated once more after a barrier. The second sum has every call that
+   counted before the barrier, and every call after the barrier sees the alert. The device is also
+   evaluated once more if a publication has passed the marks that were just set. The addition to
+   `checks` in mli_band_check orders two checks: the later check sees the counts of the call that
+   ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -20370,8 +20642,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
-   for all devices. Requires: the top bits of its serial are the kind. */
+/* Adds a callback to the list, as the last one of its kind. The kinds are callbacks for one device,
+   for a type and for all devices. Requires: the top bits of the callback's serial are its kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -20381,8 +20653,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
-   NULL: it is not in the list. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
+   NULL if it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -20406,7 +20678,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. 0: none is left. */
+   the device. Returns 0 if no such callback is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -20420,9 +20692,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
-   left by longjmp counts as failed, and is over. The exchange pairs with the release in
-   mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
+   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
+   store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -20460,7 +20732,7 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -20473,8 +20745,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
-   run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
+   A run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -20483,8 +20755,9 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
-                        writer */
+    /* The sum saturates, because the host may report any number. gc_running makes this thread the
+       only writer. */
+    if (result->ran)
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
@@ -20497,8 +20770,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
-   this thread that set `gc_running`. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -20519,7 +20792,8 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
+                                                            gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
@@ -20573,28 +20847,29 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared its bytes with the old marks; the second pass sums them */
+        /* A call may have compared its bytes with the old marks. The second pass sums them. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
-                                                  on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
+                                                  from here on sets it again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }
 
 /* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
+   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
+        /* The check also starts pollers. */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
 
@@ -20617,8 +20892,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
-   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
+/* Clears the marks of threads that collected, which a forked child does not have. It also counts
+   the alerts again, because a thread that set or cleared a flag may have been stopped before it
+   changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -20746,54 +21022,56 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
    base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
+   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
+#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
 
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
    ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything: it is never an index. */
+   may be anything, so it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
 
-/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
-   can share a page. */
-#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
-#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
-enum {                      /* in the place of the number of a slot */
-    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+/* The sizes of a page and of its slots. They have words of 64 bits, so that programs of 32 and of
+   64 bits can share a page. */
+#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+enum {                      /* values in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
-    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
+    uint64_t id;       /* a hash of the device's identity; 0: there is no device */
+    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
     uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* the bytes that the ledger asked the others for */
-    uint64_t asked;    /* the number of the request that asked for `wanted` */
-    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
+    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t asked;    /* number of the request that asked for `wanted` */
+    uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
 typedef struct mli_page_slot {
-    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
+    uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+    uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t request; /* number of the ledger's last request; stored after the devices */
     uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file. A bell is the one word of a slot that others write, too. */
+/* The file of a page. A bell is a word of a slot that others write, too. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
-        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
+                            answer to it */
+        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
+                            writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -20802,14 +21080,14 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
-   ledger holds the lock; 1: the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0, -1 if another
+   ledger holds the lock, or 1 if the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
-   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
-   thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. It makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a
+   cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -20817,8 +21095,8 @@ MLI_PRIVATE void mli_page_fd_close(int fd);
 /* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes what comes before a page's name without '/': the directory and the start of the file's
-   name. */
+/* Writes what comes before the name of a page without '/': the directory and the start of the
+   file's name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20832,20 +21110,20 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
-   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
-   before it. */
+/* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
+   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
+   owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device of a slot with an identity rests. */
+/* Returns 1 if a slot has a device with this identity that rests. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
-/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+/* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 /* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
    mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
@@ -20853,11 +21131,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
-   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
+   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
+   never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -20878,14 +21157,14 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
                                        KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* since Linux 3.15; hidden without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -20912,8 +21191,8 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 }
 
 /* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
-   written in full, so that no later store finds the disk full. A file that `path` already names
-   stays. Returns 0; -1: a call of the system failed. */
+   written in full, so that no later store finds the disk full. If `path` already names a file, that
+   file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20939,7 +21218,8 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
+/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+   the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20955,7 +21235,7 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
 }
 
 /* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams; -1: *why says the reason. */
+   streams, or -1, and then *why gets the reason. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -20974,9 +21254,9 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
-   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
-   parent's lock after the end of the parent. */
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
+   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
+   child would keep the parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -21080,7 +21360,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    /* The mli_cpu of services/room may be in use. */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -21101,14 +21382,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     return mli_text_hash(boot);
 }
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
-                                                                           mli_slot_read */
+    /* Pairs with mli_slot_read. */
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0);
     mli_page_unmap(page);
     mli_page_fd_close(fd);
 }
 
 /* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
+   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -21143,8 +21424,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, waits for the listener's own event, so the listener sees a request after at most
-   the interval of pollers. */
+   refuses them, it waits for the listener's own event, so that the listener sees a request after at
+   most the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -21177,16 +21458,16 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
-   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
-   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
-   callers, then phys for a sample. */
+/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
+   has room, and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
+   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
+   and their callers, then phys for a sample. */
 
-/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
+/* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+#define MLI_POLL_MS_MIN 10 /* the shortest interval of pollers, in ms */
 /* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
@@ -21196,24 +21477,24 @@ typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
-/* Returns the capacity source of a device type; its fn is NULL if there is none. */
+/* Returns the capacity source of a device type. Its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
-/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
-   sample. */
+/* Samples a physical device through its source, then checks the bands of its devices. Returns
+   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
+   E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
-   1: runs no source of the host. */
+/* Samples the physical device of every known device for a report, where a reader of the capacity
+   would. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
-/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace the numbers would name other processes,
-   and the name is "". */
+/* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
+   the first pid namespace does. Inside another namespace these numbers would name other processes,
+   so the name is "" there. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
@@ -21223,15 +21504,15 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Walks nothing without a logger. */
+   `covered` are for the request itself. Walks nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
-   the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+   than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
-   request is within it. Requires: no lock is held. */
+   request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -21243,13 +21524,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory: the built-in source of the cpu. */
+/* Samples the host's memory, as the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -21278,8 +21559,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
-   capacity is known. */
+/* Sets the limit of a physical device to its fraction of the capacity, if the host has set a
+   fraction and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -21287,7 +21568,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes the bytes that the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a physical device have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -21299,7 +21580,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
    counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21317,7 +21598,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that the capacity is unknown. */
+/* Stores a sample of a physical device, or stores that its capacity is not known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -21328,12 +21609,13 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
-   source that this thread left by longjmp counts as ended. */
+/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
+   sampler. A source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
+                                                        sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -21384,15 +21666,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
+        if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
-                                   longjmp */
+        /* This drops the sample that this thread may be taking, or has left by longjmp. */
+        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -21413,11 +21695,11 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample a phys that no poller samples -- */
+/* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
-   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
-   a source or a collection callback. */
+/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
+   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
+   function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -21439,9 +21721,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
-   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
-   also a failed one, sets `sampled`. */
+/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
+   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
+   an interval, because each sample, also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21457,8 +21739,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
-   run. */
+/* Samples a physical device for a reader if that is due and allowed. With `own` 1 only the built-in
+   source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21473,8 +21755,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
-   not yet seen if it has a source that may run. */
+/* Finds the physical device of a device for a reader, and samples it if that is due. Adds a device
+   that was not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21498,7 +21780,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21519,8 +21801,9 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
-   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
+   the bytes that tickets hold there, `covered` are for the request itself, so they add to the bytes
+   left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -21553,7 +21836,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
+   device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -21605,8 +21889,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second, because a server that is full refuses
-   thousands a second and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
+   each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -21614,14 +21898,15 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
-   source; else E_UNKNOWN. */
+/* Finds the physical device of a device. Adds a device that was not yet seen if its type has a
+   capacity source; otherwise returns E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
+/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
+   not 0. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -21633,7 +21918,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
+/* Computes the bytes left at the physical device of a device. Returns 0 if they are not known. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -21645,9 +21930,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
-   earlier block of the plan is at this phys, because the bytes were computed for that block.
-   Returns 0 if the bytes are unknown. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
+   if an earlier block of the plan is at this physical device, because the bytes were computed for
+   that block. Returns 0 if the bytes are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -21679,7 +21964,8 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled: a forked child does not have them. */
+/* Clears the marks of the threads that sampled, because a forked child does not have these
+   threads. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -21697,9 +21983,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 /* -- the pool of the host -- */
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
    device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
@@ -21726,7 +22012,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -21875,8 +22161,8 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
-       */
+    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
+       yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -21884,9 +22170,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
+   where registers are wider than a double (x87) a quotient has other digits, and a value that is
+   equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -21931,7 +22217,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
+    /* Stored one higher, because the initial value 0 means that the largest free piece is not
+       known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }
@@ -21954,46 +22241,49 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them; and the listener, the thread that
-   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
-   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
+   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
+   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+   neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
-    uint64_t id;         /* the identity of the device that needs memory */
-    uint64_t number;     /* the number of the request in the ledger's slot */
-    uint64_t needed;     /* bytes */
-    struct { /* each slot when the request began */
-        uint64_t owner; /* 0: the slot is not asked */
+    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* identity of the device that needs memory */
+    uint64_t number;     /* number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes that the request asks for */
+    struct { /* state of each slot when the request began */
+        uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* The functions that other modules call once a page has been opened. They call them through a
-   pointer, so that a program that opens no page does not link these functions. */
+/* The functions that other modules call once a page has been opened. They are called through a
+   pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
-       device is not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
+       raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
-       or the page is closed; 0 if some have not answered. A process that ended has released all
-       bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
+       released less, or if the page is closed. Returns 0 if some have not answered. A process that
+       ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
-/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+/* Returns the functions, or NULL while no page has been opened. The acquire load pairs with the
+   store in memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
@@ -22003,50 +22293,52 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
+   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
+   collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
-    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
+    uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
+                       nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
-    struct mli_page *page; /* NULL: none is mapped */
-    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
-    int fd;                /* the descriptor that holds the lock of the slot */
-    uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
+    struct mli_page *page; /* the mapped page; NULL: none is mapped */
+    int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* descriptor that holds the lock of the slot */
+    uint64_t host_id;      /* identity of the host's memory */
+    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
-    struct mli_raise *raises;               /* the requests of this ledger that go on */
-    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
-                          mapped until it is 0 */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
+    struct mli_raise *raises;               /* the requests of this ledger that are not over */
+    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
+                          until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
+    int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
+    int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
 
-/* Returns the identity of a physical device; 0: none. */
+/* Returns the identity of a physical device, or 0 if it has none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
+/* Returns the owner of another ledger's slot, or 0 if the slot is free or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Adds the figures of those devices of a slot whose identity is `id` to *sum. Returns the slot's
-   owner. 0: the slot is free, has no such device, or changed its owner meanwhile. */
+/* Adds up in *sum the figures of those devices of a slot whose identity is `id`. Returns the slot's
+   owner, or 0 if the slot is free, has no such device, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -22064,8 +22356,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
-   refuses locks. *why gets the reason of a failure. */
+/* Claims a free slot of the page for this ledger. Returns E_LIMIT if there is none, and
+   E_UNSUPPORTED if the system refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -22078,8 +22370,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
-                                                               its own; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process may have left an
+                                                               owner; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -22101,7 +22393,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue; /* `used` has no page cache */
+        /* The figure `used` of a sample leaves page cache out. */
+        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
         out->spare = mli_add_saturated(out->spare,
@@ -22124,8 +22417,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
+/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
+   more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -22141,8 +22434,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again. The write repairs what another process may
-   have overwritten. */
+/* Writes the whole slot and the head of the page again, to repair what another process may have
+   overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -22170,14 +22463,14 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
-/* Frees the slots of processes that are gone. */
+/* Frees the slots of processes that have ended. */
 static MLI_COLD void mli_slots_reap(memlord *lord) {
     uint32_t i;
     const int fd = lord->neighbours->fd;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
             continue;
-        /* pairs with mli_slot_read */
+        /* Pairs with mli_slot_read. */
         mli_u64_store_release(&lord->neighbours->page->slots[i][MLI_SLOT_WORD(owner)], 0);
         (void)mli_slot_lock(fd, i, 1);
     }
@@ -22207,13 +22500,13 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Maps the page at the ledger's path, and joins it. A forked child calls this again. *why gets the
-   reason if the page cannot be joined, else NULL. */
+/* Maps the page at the ledger's path, and joins it. A forked child calls this function again. *why
+   gets the reason if the page cannot be joined, else NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -22231,7 +22524,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 /* -- answers and requests -- */
 
 /* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
-   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   of this ledger's slot the largest request plus 1, or 0 if no neighbour asks. Returns 1 if the
    neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
@@ -22257,14 +22550,15 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
+        if (!id || !asked) continue; /* with `asked` 0 nothing was asked for since the ledger
+                                        joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+/* Finds the largest request of other ledgers since this one last answered, for each device of its
    slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
    answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
@@ -22282,9 +22576,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
-   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
-   *ran to 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device of a physical device, until these
+   have reclaimed `needed` bytes. With `needed` 0 it does so for all of these devices. Returns the
+   bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -22301,8 +22595,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
-   rests, runs none and returns 0. */
+/* Answers a request for a device. Returns the bytes that its callbacks reclaimed. While the device
+   rests, it runs no callbacks and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -22317,7 +22611,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 }
 
 /* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
+   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
+   bit for the slot of each of them. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -22366,7 +22661,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+                                                             meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -22374,8 +22670,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
-   cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
+   callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -22392,21 +22688,22 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
-   the slots of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
+   frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
+    /* A capacity source may tell the identity of its physical device. */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
-                                                            wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
+                                                            answers wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -22426,8 +22723,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
-   the ledger keeps its page, and *why gets the reason. */
+/* Joins the page at the ledger's path in place of the present page, whose file was removed. If that
+   fails, the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -22447,7 +22744,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
+   another page. While a thread is at a bell, or answers, the replacement waits for the next
+   call. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -22481,10 +22779,10 @@ static MLI_COLD void mli_listener_run(void *user) {
     do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
-        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
+        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
         if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (open && !mli_ms_left(due)) {
@@ -22510,7 +22808,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child, unless its listener has done so. */
+/* Joins the page again in a forked child, unless the child's listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22521,8 +22819,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
-   Requires: the neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot, or MLI_SLOT_DEVICES if it is not
+   there. Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22531,11 +22829,12 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
-   neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
+   Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+                                       only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22572,7 +22871,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -22611,7 +22910,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
+/* Gives up the slot in a forked child, because the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -22664,7 +22963,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
+/* -- life; the functions that need a page are called through `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22811,49 +23110,52 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
-   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; a snapshot that is evicted while a report reads the list is freed after the last
-   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
+   saves something at an interval: one takes snapshots, one exports. The holders of a device are the
+   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
+   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
+   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
+   while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
-/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
-   device are the tags and sites that had its bytes at its peak. */
-
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
+    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
+                                                       blocks */
 } mli_device_usage;
 
-/* A snapshot, followed in memory by an array of `devices` mli_device_usage, by device number, and
+/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
-                                  array */
-    uint64_t time;             /* ns since create */
-    const char *name;          /* kept; NULL: periodic */
-    uint64_t live, blocks;     /* over all devices */
+    struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
+                                  read */
+    size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
+    uint64_t time;             /* when the snapshot was taken, in ns since the ledger was made */
+    const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
+                                  periodic */
+    uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
-   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
+/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
+   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
+   ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread; /* the address of its mli_self */
+    const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+                             bytes then */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
+#define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
 /* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
@@ -22861,20 +23163,21 @@ MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
+/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
-/* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
+/* Returns the live bytes of a device in a snapshot, or those of all devices if dev is 0. */
 MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 
-/* Copies the list for a report and returns its length. The snapshots in it are not freed before
-   mli_snapshots_unpin of the same reader. */
+/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
+   freed before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In the functions below `which` is MLI_RECORDER_... */
-/* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
+/* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
+   system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
@@ -22889,14 +23192,14 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 /* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
    taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
-   not inside. */
+/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, with the places of the sites as they are shown by now, and
-   returns 1; 0: the device has none. */
+/* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
+   sites are those that reports show by now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
+/* Returns the live bytes of a device when its holders were taken, or 0 if it has none. */
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -22904,7 +23207,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u32 interval; /* ms between two saves; 0: the recorder was not started, or was stopped */
     mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
@@ -22913,16 +23216,16 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
     struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
-    uint32_t count;           /* of `at` */
+    uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
+#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -22986,9 +23289,9 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 }
 
 /* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
-   evicts the first, the last, or one in which some device or all held most, which are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
+   evicts the first, the last, or one in which some device or all held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -23012,7 +23315,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -23022,8 +23325,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* the list is in order of time, and another thread may have added a later snapshot since this
-       thread read the clock */
+    /* The list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -23065,16 +23368,16 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
     mli_snapshot_list_free(lord, out);
 }
 
-/* -- recorders: they save at an interval -- */
+/* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now, so that a process that was stopped makes up for
-       none that it missed */
+    /* The next save is due an interval from now, so that a process that was stopped does not make
+       up for the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -23229,9 +23532,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
-   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
-   parent's. */
+/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
+   their reports go on. The threads of the recorders do not exist in the child. The recorder of
+   snapshots goes on. The export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -23309,19 +23612,20 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
    tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
    context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
-   one. */
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
+   record. */
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
-   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
-   has ended. */
+   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
+   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
+   or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+/* Empties a context of its tags, tickets, account and stream. Requires: the context has no
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -23330,10 +23634,10 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
-   has the context that the thread was in before. The words of a memlord_context are the generation
-   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
-   an older copy of the words no longer fits. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
+   Otherwise it has the context that the thread was in before. The words of a memlord_context are
+   the generation of its ledger, the handle of the record and the serial. The serial rises with each
+   swap, so that an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -23343,8 +23647,8 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -23394,7 +23698,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
@@ -23411,7 +23715,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Errors: E_NOMEM. */
+/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -23421,7 +23725,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
+    /* The ids of threads lack the highest bit. */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -23429,8 +23734,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
-   thread is in the context. */
+/* Finds the record of a context and locks the record. Returns NULL if the words are a stale copy,
+   or if another thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -23447,7 +23752,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
+                                                           record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -23458,9 +23764,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
-   finds no record; or the context is not in its record, because the thread has not left another
-   fibre that it entered before or after this one. */
+/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
+   mli_context_lock finds no record. It also returns E_STATE if the context is not in its record,
+   because the thread has not left another fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -23483,7 +23789,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+/* The part of a context that an interposer knows: its tags, and the scopes that were not
+   adopted. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -23494,15 +23801,16 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends in the books of an interposer what is open in the context that the thread has left, and
-   begins there what is open in the context that it is in now. */
+/* Ends in the ledger of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
+                                             not get */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -23537,8 +23845,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
-   result. Zeroes the context of a ledger that has ended. */
+/* Begins a call on a context. Returns the thread's record, or NULL if the call ends here with the
+   result *r. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -23550,7 +23858,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -23597,30 +23905,31 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
    of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+/* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition orders the reads that
-   follow after the caller's check that the thread has ended; the store pairs with
-   mli_thread_spare. */
+   thread may take the record. Requires: the registry lock. The addition to the owner makes the
+   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
-   mli_spans_forget. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Releases in a forked child the record of a thread that does not exist there, and forgets its
+   scopes: see mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and there are at least twice as many records as the last sweep found living owners.
-   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
-   sweep checks each record once, and at least half of them were made or claimed since the last
-   sweep. */
+   free record, and if there are at least twice as many records as the last sweep found living
+   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   too, because a sweep checks each record once, and at least half of them were made or claimed
+   since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
-/* Resets the state of a thread that lasts over several calls: its context and its events. */
+/* Resets the parts of a thread's record that last over several calls: its context and its
+   events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);
@@ -23633,16 +23942,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
-                                          not wait for it */
+    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
-                                        leave */
+    /* The thread saw that the map was stopped, and was about to leave. */
+    mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);
@@ -23673,27 +23982,27 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
    reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiters; none while host code runs. */
+   Locks: callbacks, for the waiting threads; none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
-   guards the list of them. */
+   guards the list of these records. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed;       /* the bytes that the thread waits for */
-    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
+    uint64_t needed;       /* bytes that the thread waits for */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
-   The second takes the waiter off the list. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
+   sets the waiter's event once enough was freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
    samples physical devices that have no poller, saves a due snapshot and export, and writes a
    requested report. Host code runs. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
@@ -23703,7 +24012,7 @@ MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters; /* under the callbacks lock */
+    struct mli_waiter *waiters; /* list of the waiting threads, under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -23749,8 +24058,8 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
-   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
+   before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
    asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -23773,11 +24082,12 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert, for its device, and for another device if the call has taken
-   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
-   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
-   whose addition is later sees what the other stored before. So this thread compares its counts
-   with the marks of its devices again after its addition, and reads the alert again. */
+/* Ends a call that found an alert. It serves the device of the call and, if the call has taken
+   bytes from another device, that one, too. A thread that lacks the system's barrier passes a full
+   barrier in mli_alert_barrier: an addition that pairs with the one in mli_barrier_threads. Of the
+   two threads, the one whose addition is later sees what the other stored before. So after its
+   addition this thread compares its counts with the marks of its devices again, and reads the alert
+   again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -23815,7 +24125,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: a forked child does not have them. */
+/* Forgets the threads that waited, because a forked child does not have them. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -23838,8 +24148,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
 /* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
-   the host asks for pollers. Locks: none. */
+   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
+   if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23851,7 +24161,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
+/* Declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23873,7 +24183,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's phys, if it has none yet and has a source to sample. */
+/* Starts the poller of a device's physical device, if it has none yet and has a source to
+   sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -23883,7 +24194,7 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
-/* Starts the host's poller if a type of the mask has a source. */
+/* Starts the poller of the host's memory if a device type of the mask has a source. */
 static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
     int type;
     for (type = 0; type < MLI_TYPE_COUNT; type++)
@@ -23893,11 +24204,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
-   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   after memlord_poller_start, all devices. If the alert requests it, also starts the recorder of
+   snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
    because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the host's poller, which starts the others once
-   they are known. */
+   no device that wants a poller is known, it starts the poller of the host's memory, which starts
+   the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23971,7 +24282,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the pollers' threads: a forked child does not have them. */
+/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23996,7 +24307,8 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
+    /* Try again to start those that failed. */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -24011,10 +24323,10 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys
-   for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
+   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
+   phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -24026,8 +24338,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
 struct mli_retry_state {
-    memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
+    memlord_retry policy; /* the policy for calls that give none */
+    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -24057,9 +24369,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Waits until `needed` bytes have been freed at a physical device since `out` was read from
-   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
-   freed already, does not wait. If the system has no event left to wait for, does not wait either,
-   and the attempts follow at once. */
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. It does not wait if the
+   bytes have been freed already. If the system has no event left to wait for, it does not wait
+   either, and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -24079,7 +24391,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
+    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
+                                  alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -24101,15 +24414,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
+                              request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self: calls in an attempt overwrite them */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
+    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
+                              attempt overwrite these */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -24132,15 +24446,16 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
+/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
+   that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
-   the entry the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
+   for the entry, the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -24167,8 +24482,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
-   part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
+   refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -24208,14 +24523,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
-                           returned */
+        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
-   request back after. */
+/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+   takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -24226,8 +24541,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
-   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
+   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -24360,30 +24675,29 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
-   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
-   one at a time. */
+/* Compares the ledger with itself, for memlord_verify. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row. */
+/* What the map holds of one row (the counters of a device, site or tag). */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
 
 typedef struct mli_verify {
     memlord *lord;
-    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
-    mli_shard *shard;                /* the shard that is walked now */
+    mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
+    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
-    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
-                                        hold */
-    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
+    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
+    mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -24455,7 +24769,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard for a key, as a call inside it does. *probe gets the entry and its home. */
+/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
+   its home bucket. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -24463,7 +24778,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe of its key finds an entry. */
+/* Checks that a probe for the key of an entry finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24489,7 +24804,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one behind the other, and that their sum is right. */
+/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -24543,8 +24858,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
-   these. */
+/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
+   blocks. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24568,8 +24883,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
-   may lie in. Returns them as they stand in the bucket's header. */
+/* Computes the overflow counts of a bucket. They count the keys that lie in later buckets because a
+   probe for them passes this bucket. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -24618,8 +24933,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
-   more blocks than the map: those that are detached. */
+/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
+   may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -24689,7 +25004,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
 }
 
 /* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. On which rows they count is not known, so only their sum over all devices is exact. */
+   the map. It is not known on which rows they count, so only their sum over all devices is
+   exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -24736,7 +25052,7 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended: a thread of the parent was about to detach its fences. */
+   have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -24767,8 +25083,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
-   tickets. */
+/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
+   closed tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -24830,7 +25146,7 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+/* Runs the checks until one fails. The names come first, because the other checks use them. The map
    comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -32589,10 +32905,10 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   The macros that redirect malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_...
-   of >>support. They come last, so that they redirect nothing above. They stand outside the include
+   Redirects malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_... of >>support.
+   These macros come last, so that they redirect nothing above. They stand outside the include
    guard, as another header may have included memlord.h without MEMLORD_SHIM before. The headers
-   that declare these functions come first, as the macros would change the declarations. */
+   that declare these functions come first, because the macros would change the declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
     !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED
