@@ -1164,7 +1164,7 @@ typedef enum memlord_site_order {
 } memlord_site_order;
 
 /* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites with 0 in that order are left out.
+   on two devices is two rows. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1209,8 +1209,8 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
-   frees nothing, so the orders by frees list the stacks by what they allocated.
+   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
+   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -2531,13 +2531,13 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
-   in the library's ledger. When a thread enters a context, what is open there begins in it. So the
-   library's ledger counts an invocation of a scope for each time that its context runs. Default
-   tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
-   ledger is destroyed stays open in the library's. The first ledger of the process looks for the
-   interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
+   scopes of the context end in the library's ledger. When a thread enters a context, they begin
+   there. So the library's ledger counts an invocation of a scope for each time that its context
+   runs. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open
+   when its ledger is destroyed stays open in the library's. The first ledger of the process looks
+   for the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -18409,9 +18409,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Record an alloc or a free that the usual case refuses by its arguments, and any release. Handles,
-   and storages that are released, go to mli_alloc_full or mli_free_full. All else takes the general
-   path: a call on another ledger than the thread's last one, a large block, a key of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
+   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
+   take the general path: a call on another ledger than the thread's last one, a large block, a key
+   of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -18429,8 +18430,9 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
-   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
+   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
+   of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19549,8 +19551,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site that has 0
-   in that order. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -24175,7 +24177,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no thread of MemLord's own. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
@@ -24183,8 +24185,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's physical device, if it has none yet and has a source to
-   sample. */
+/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
+   source to sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
