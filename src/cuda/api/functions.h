@@ -18,8 +18,7 @@ enum {
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
     uint64_t keep_bytes;       /* the bytes that a collection leaves in a device's pools */
-    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means memlord_alloc_retry's
-                                   own */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means the default policy */
     const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It
                                   counts only while no other ledger uses NVML */
 } memlord_cuda_desc;
@@ -33,7 +32,7 @@ typedef struct memlord_cuda_desc {
            if the retry policy is not valid. E_STATE if another thread attaches or detaches this
            ledger, or if MEMLORD_CUDA_MAX_LEDGERS are attached. E_NOMEM. After an error nothing is
            attached.
-   Cost: initialises the driver and NVML; creates no context. */
+   Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
@@ -43,7 +42,7 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
    events kept for reuse are destroyed. When the last ledger that used NVML detaches, NVML is
    unloaded.
    Threads: waits for samples and collections of the layer that are in progress.
-   Errors: E_UNKNOWN if the ledger is not attached. E_STATE if another thread attaches or detaches
+   Errors:  E_UNKNOWN if the ledger is not attached. E_STATE if another thread attaches or detaches
             this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
@@ -72,10 +71,9 @@ typedef struct memlord_cuda_pool {
 
 /* Reads the pools of a device.
    Errors: E_INVALID if `out` is NULL. E_DEVICE if there is no such device. E_UNSUPPORTED if there
-   is
-           no driver, or if the device has no pools. E_STATE if the device is not active. E_UNKNOWN
-           if the driver refuses. After an error *out is zero.
-   Cost: as many driver calls as a sample, see >>costs. */
+           is no driver, or if the device has no pools. E_STATE if the device is not active.
+           E_UNKNOWN if the driver refuses. After an error *out is zero.
+   Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
