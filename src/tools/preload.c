@@ -83,8 +83,8 @@
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
 /* The interposer has a private copy of the library, whose names cannot clash with those of a
-   MemLord in the host. The copy's thread-locals are initial-exec, because libc allocates dynamic
-   ones with malloc, which this library replaces. */
+   MemLord in the host. The thread-local variables of the copy are initial-exec, because libc
+   allocates dynamic ones with malloc, which this library replaces. */
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
@@ -117,8 +117,8 @@
 
 /* ------------------------------------------------------------------ the real functions -- */
 
-/* What dlsym may ask for while it looks for the real functions: served from here, never
-   returned. */
+/* Memory for what dlsym may ask for while it looks for the real functions. None of it is ever given
+   back. */
 #define BOOT_BYTES 65536
 #define BOOT_ALIGN 16
 static unsigned char boot[BOOT_BYTES] __attribute__((aligned(BOOT_ALIGN)));
@@ -145,7 +145,7 @@ static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
 static void first_exit(int status) __attribute__((noreturn));
 
-/* The real functions. Each pointer starts as a function that finds them all, so that a hook need
+/* The real functions. Each pointer starts as a function that finds all of them, so that a hook need
    not ask whether they are known. */
 static struct {
     void *(*malloc)(size_t size);
@@ -161,22 +161,23 @@ static struct {
 
 static memlord *lord;
 
-/* Not 0 while this thread is inside this library: what it allocates then is not the program's. */
+/* Not 0 while this thread is inside this library. What the thread allocates then is not the
+   program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
-/* The operator new that this thread is in: the place of its call (NULL: the thread is in none),
-   and the last block that a malloc inside it has counted. */
+/* The operator new that this thread is in. `caller` is the place of its call, or NULL if the thread
+   is in none. `counted` is the last block that a malloc inside the operator has counted. */
 static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that these books belong to. A child of vfork, or of a bare clone, only borrows
-   them. */
+/* The process that has this ledger. A child of vfork, or of a bare clone, only borrows the
+   ledger. */
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
 
-/* What runs when a thread leaves MemLord, because a signal or the clock asks for it; NULL:
-   nothing. */
+/* The function that runs when a thread leaves MemLord, because a signal or the clock asks for it,
+   or NULL. */
 static void (*at_call_end)(void);
 
 /* Ends a call. A signal that came while `inside` was set has set at_call_end. A signal that comes
@@ -203,7 +204,7 @@ static unsigned long number_of(const char *name) {
 #define STACK_DEPTH 32
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, which remembers the layout of frames; NULL: it is not used. The
+/* The unwinder of libunwind, which remembers the layout of frames, or NULL if it is not used. The
    unwinder of libgcc is part of this library. It needs no start, no lock of its own and no
    descriptor, but takes 20 times as long. */
 static int (*fast_unwind)(void **frames, int cap);
@@ -214,8 +215,9 @@ typedef struct walk {
     uintptr_t end; /* where the last frame ends */
 } walk;
 
-/* Notes a frame. Stops if the stack is damaged and repeats itself. memlord.h refers to
-   _Unwind_Backtrace weakly, which links nothing; the call of _Unwind_GetCFA links both. */
+/* Notes a frame. Stops if the stack is damaged and repeats itself. (memlord.h refers to
+   _Unwind_Backtrace weakly, which links nothing. The call of _Unwind_GetCFA links both
+   functions.) */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -237,22 +239,23 @@ static size_t unwind_by_libgcc(void **frames, size_t cap) {
 }
 
 /* An unwinder may hold locks, which a forked child would find taken for ever. So no thread begins
-   to unwind while another one forks, and a fork waits for those that unwind. */
+   to unwind while another thread forks, and a fork waits for the threads that unwind. */
 static struct {
-    int inside; /* threads that unwind */
-    int closed; /* threads that fork */
+    int inside; /* how many threads unwind */
+    int closed; /* how many threads fork */
 } unwinders;
 static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
                                                                              unwinds */
 
-/* Takes the stack of this thread; a memlord_unwinder. */
+/* A memlord_unwinder that takes the stack of this thread. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
     size_t n = 0;
     (void)unused;
     unwinding = 1;
     (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with close_unwinders */
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with the addition in
+                                                                    close_unwinders */
         int (*fast)(void **, int) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
         int got = fast ? fast(frames, (int)cap) : (int)unwind_by_libgcc(frames, cap);
         n = got > 0 ? (size_t)got : 0;
@@ -268,8 +271,8 @@ static void close_unwinders(void) {
     int i;
     (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < 10000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
-        (void)nanosleep(&a_little, NULL); /* not for ever: a thread may have been killed in an
-                                             unwinder */
+        (void)nanosleep(&a_little, NULL); /* not for ever, because a thread may have been killed in
+                                             an unwinder */
 }
 
 static void open_unwinders(void) {
@@ -306,28 +309,30 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds the next function of a name. C99 casts no void * to a function pointer, so it is copied. */
+/* Finds the next function of a name. C99 casts no void * to a function pointer, so the pointer is
+   copied. */
 static void find(const char *name, void *function) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found) memcpy(function, &found, sizeof found);
 }
 
-/* Takes the errors of our calls of dlsym: the program would free a text that is not in the books.
-   The first dlerror takes an error, and the next one frees it. */
+/* Takes the errors of our calls of dlsym. Otherwise the program would free a text that the ledger
+   does not have. The first dlerror takes an error, and the next one frees it. */
 static void forget_errors(void) {
     while (dlerror()) {}
 }
 
 /* Finds the real functions. Returns 0 while this or another thread is looking for them. */
 static int start(void) {
-    static int state; /* 0, 1: under way, 2: done */
+    static int state; /* 0 at first, 1 under way, 2 done */
     int expected = 0;
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2) return 1;
     if (!__atomic_compare_exchange_n(&state, &expected, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE)) {
         return expected == 2;
     }
-    find("free", &real.free); /* free comes first, so that no block that the others give is lost */
+    find("free", &real.free); /* comes first, so that no block that the other functions give is
+                                 lost */
     find("malloc", &real.malloc);
     find("calloc", &real.calloc);
     find("realloc", &real.realloc);
@@ -346,7 +351,8 @@ static void *first_malloc(size_t size) {
 
 static void *first_calloc(size_t n, size_t size) {
     if (start() && real.calloc != first_calloc) return real.calloc(n, size);
-    return size && n > SIZE_MAX / size ? NULL : boot_alloc(n * size); /* never used: zero */
+    return size && n > SIZE_MAX / size ? NULL : boot_alloc(n * size); /* this memory was never used,
+                                                                         so it is zero */
 }
 
 static void *first_realloc(void *ptr, size_t size) {
@@ -394,7 +400,7 @@ static void first_exit(int status) {
 /* ----------------------------------------------------------- tags of the program's own -- */
 
 /* Tags and scopes that begin in a ledger of the program begin here, too. If one finds no room, it
-   and those inside it are only counted, so that each end ends its own begin. */
+   and those inside it are only counted, so that each end still ends its own begin. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 
@@ -427,7 +433,8 @@ EXPORT memlord_interposer exported = {
 
 #include "preload/signals.h"
 
-/* atexit for no module: the function runs after the destructors of all modules. */
+/* Called for no module, the function that is registered runs after the destructors of all
+   modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {
