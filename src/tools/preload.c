@@ -23,17 +23,22 @@
                                name: the innermost function inlined there that is not of a
                                standard library. A report as JSON can be named later, and
                                elsewhere: then it has the whole chain of inlined functions
-        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
-                               1 takes every one. Each run takes another sample
-        MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
-        MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
-                               is the place that called them, and stacks begin there; the names
-                               are those that nm prints, of the modules that are there at the start
-        MEMLORD_EXACT=1        make peaks exact with several threads, too: the threads then share
-                               the counters. Without it a peak is low by at most the
+        MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
+                               524288 if not set; 1 takes the stack of every allocation. Each run
+                               takes another sample
+        MEMLORD_STACK_DEPTH=n  take at most n frames of each stack, 32 if not set; 0 takes no
+                               stacks
+        MEMLORD_SKIP=a,b       leave out the functions a and b, which only wrap malloc. The site
+                               is then the place that called them, and stacks begin there. The
+                               names are those that nm prints, and the functions are looked for in
+                               the modules that are loaded at the start
+        MEMLORD_EXACT=1        make peaks exact with several threads, too. The threads then share
+                               the counters. Without it a peak may be too low, by at most the
                                `peak_error` that the report has beside it
-        MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
-        MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
+        MEMLORD_EVENTS=n       keep the last n allocations and frees, so that the report has
+                               lifetimes and a curve
+        MEMLORD_SNAPSHOTS=ms   record what is live every so many milliseconds, in a thread of this
+                               library
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
                                free from then
@@ -47,38 +52,43 @@
     or at the end of the call of malloc that the signal interrupted. If that call takes longer
     than 2 seconds, or the report longer than 30, the program dies without one, and says so.
 
-    Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
-    valloc, pvalloc and free, and with them strdup, fopen and whatever else is made of these;
+    These calls are counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc,
+    memalign, valloc, pvalloc and free, and with them strdup, fopen and all others that use these;
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
-    rallocx, xallocx, dallocx and sdallocx of libjemalloc, where the module that calls them is
-    there at the start. A block is as large as was asked for. A site is the place of the call; of
-    an operator new it is the place that called the operator. Sites are exact; stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. With MEMLORD_STACK_BYTES below 65536, or MEMLORD_SKIP, stacks
-    are taken by libunwind.so.8 where it is installed: it is 20 times as fast, and takes 0.4 ms to
-    start. Stacks and skipped functions never change the totals.
+    rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
+    at the start. A block has the size that was asked for. A site is the place of the call. For an
+    operator new it is the place that called the operator. Sites are exact, and stacks are samples
+    unless MEMLORD_STACK_BYTES is 1. If MEMLORD_STACK_BYTES is below 65536, or MEMLORD_SKIP is set,
+    stacks are taken by libunwind.so.8 where it is installed. It is 20 times as fast, and takes
+    0.4 ms to start. Stacks and skipped functions never change the totals.
 
-    Children that are executed are programs of their own, with a report of their own. A child
-    that is only forked inherits the living blocks, and it may free them, so they stay in its
-    books as live; its totals and peaks begin at the fork. Give children a %p, or the last one
-    to exit is the one that is read.
+    A child that executes a program has a report of its own. A child that is only forked inherits
+    the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
+    at the fork. Put a %p into the path if a program has children. Otherwise the report of the last
+    process to exit replaces the others.
 
     A program that keeps books of its own with memlord.h has them beside these. The tags and
     scopes that it begins and ends cover what malloc gives here, too.
 
-    Not seen: a program that brings its own malloc inside its executable, one built with
-    AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
-    can be told, the labels in the report say so. Nor what a program of Go allocates, nor its end:
-    one line on stderr, or a report at MEMLORD_REPORT, says so when it starts. Nor static programs,
-    set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they
-    free for others looks live), mmap. A program on another C library than the one this was built
-    for does not start, and its loader names this library. No report: after abort or a signal that
-    is not in MEMLORD_REPORT_ON, or one that the program set by a system call of its own, of what
-    ends by such a call (as Go does both); of the first process of a container that is sent one; of
-    what vfork or a bare clone makes until it executes; and when a signal handler that interrupted
-    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
-    until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there is
-    nowhere to write and nothing is written; where it is full and nobody reads, the program ends
-    after ten seconds with the report cut off.
+    This library does not see a program that has a malloc of its own in its executable, a program
+    built with AddressSanitizer, or calls of an allocator by names of its own (mi_malloc,
+    tc_malloc). If these can be detected, the labels in the report say so. It sees neither what a Go
+    program allocates nor its end. A line on stderr, or a report at MEMLORD_REPORT, says so when the
+    program starts. It does not see static programs, set-uid programs (for which the loader ignores
+    LD_PRELOAD), libraries opened with RTLD_DEEPBIND (so blocks that they free for others look live)
+    or mmap. A program that uses another C library than the one this library was built for does not
+    start, and its loader names this library.
+
+    There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
+    whose action the program set by a system call of its own. There is none of a process that exits
+    by such a call. Go does both. There is none of the first process of a container if the process
+    is sent a signal of MEMLORD_REPORT_ON, and none of a process that vfork or a bare clone made,
+    until it executes a program. There is none if a signal handler that interrupted malloc ends the
+    program.
+
+    A program that closes stderr to let go of a pipe goes on holding the pipe until it exits, unless
+    MEMLORD_REPORT is a path. If stderr was closed before the start, nothing is written. If stderr
+    is full and nobody reads it, the program ends after ten seconds, and the report is cut off.
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
