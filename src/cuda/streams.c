@@ -117,8 +117,8 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
 }
 
 /* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL
-   or, if `add` is 1, makes the stream. If an open stream has the handle and another id of the
-   driver's, that stream was destroyed, so it ends here. */
+   or, if `add` is 1, makes the stream. If an open stream has the handle but got another id from the
+   driver, that stream was destroyed, so it ends here. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;

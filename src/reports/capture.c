@@ -116,8 +116,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else the device was added since the
-                                                         capture */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
+                                                         capture began */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
                                                                             already */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);

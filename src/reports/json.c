@@ -26,7 +26,7 @@
 typedef struct mli_json_writer {
     mli_report *r;
     int brief;        /* 1: the members that the HTML page does not read are left out */
-    uint64_t last[2]; /* of a brief report: the ns and the storage of the last event; else 0 */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
     uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
                          1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */

@@ -63,7 +63,7 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
     size_t sum;                     /* the index of the site's first row in the sums */
     uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
                                        known */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the devices */
     const char *tag, *scope;        /* one of the tags, and one of the scopes */
 } mli_leak_site;

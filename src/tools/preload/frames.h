@@ -25,7 +25,7 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
                                : syscall(number, a, b, c, d, e, f);
 }
 
-#define STACKS_MANY 65536 /* if a stack is taken for each so many bytes or fewer, the time that the
+#define STACKS_MANY 65536 /* if one stack is taken for this many bytes or fewer, the time that the
                              unwinder takes matters */
 
 /* Returns 1 if so many stacks are taken that the unwinder of libgcc would be too slow. The start of

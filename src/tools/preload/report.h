@@ -105,8 +105,8 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
     return 1; /* stops, because the first module is the program */
 }
 
-/* Reports at the start of a program of Go that the program is not seen, because its allocations and
-   its end pass by every library. */
+/* If the program is written in Go, reports at its start that it is not seen. Go allocates and exits
+   without calling a function of any library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
