@@ -87,7 +87,7 @@ static MLI_COLD int mli_process_claim(void) {
     mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
-/* Does once what the first ledger of a process needs. */
+/* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();

@@ -50,7 +50,7 @@ typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     uint64_t age;               /* the age of that sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; the other bytes of this process */
+    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
     uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;

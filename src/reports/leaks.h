@@ -69,8 +69,9 @@ typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
-                                             the last dev that count; later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
+                                             scope and the highest dev that are counted; later
+                                             ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
                             tags; NULL if there was no memory */

@@ -69,7 +69,7 @@ static int tame_libunwind(void *library, void *start) {
                                       {"write", (any_function *)write_no_pipe},
                                       {"syscall", (any_function *)syscall_no_pipe},
                                       {"__tls_get_addr", (any_function *)own_tls}};
-    enum { NO_CACHE = 0 }; /* only the cache of each thread, which needs no lock */
+    enum { NO_CACHE = 0 }; /* then only a cache of each thread remains, which needs no lock */
     void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
     void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
     int (*set_policy)(void *space, int policy);
