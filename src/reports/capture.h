@@ -147,8 +147,8 @@ typedef struct mli_report {
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1, 1 and
-                                                  10 s, and longer */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
+                                                  than 1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
