@@ -11,12 +11,15 @@
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
     was started with, be it closed by then. Environment, read once at the start. Numbers are
-    decimal, without a unit; one that cannot be read, or is negative, counts as unset:
+    decimal, without a unit. A variable that begins with MEMLORD_ and is none of these, a number
+    that cannot be read, and a report that cannot be written are told on stderr at the start, a
+    line each; such a number counts as unset:
 
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
-                               .heaptrack ...); %p is the process id, %% a percent sign; a
-                               relative path is taken from where the program starts; "-" is
-                               stderr
+                               .heaptrack ...; TEXT for any other); a relative path is taken from
+                               where the program starts; "-" is stderr. %p is the process id, %n
+                               the number of this process's report, from 1, %t the seconds since
+                               1970, %% a percent sign
         MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c); 0: do not; unset: it is run where
                                the process took longer than a second. A return address has one
@@ -41,7 +44,7 @@
                                library
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
-                               free from then
+                               free from then; heap.%p.%n.json keeps all of them, for memlord-diff
         MEMLORD_REPORT_ON=TERM,INT,HUP
                                signals of which the program dies with a report; TERM if not set,
                                none if empty
@@ -68,7 +71,8 @@
     process to exit replaces the others.
 
     A program that keeps books of its own with memlord.h has them beside these. The tags and
-    scopes that it begins and ends cover what malloc gives here, too.
+    scopes that it begins and ends cover what malloc gives here, too. If it saves a report to the
+    path of MEMLORD_REPORT, the interposer's is "interposer-" and that name; a line says so.
 
     This library does not see a program that has a malloc of its own in its executable, a program
     built with AddressSanitizer, or calls of an allocator by names of its own (mi_malloc,
@@ -185,6 +189,7 @@ static __thread struct {
    ledger. */
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
+static int reports = 1; /* the number that the next report of this process has */
 
 /* The function that runs when a thread leaves MemLord, because a signal or the clock asks for it,
    or NULL. */
@@ -200,14 +205,7 @@ static inline void leave(void) {
     if (__builtin_expect(serve != NULL, 0)) serve();
 }
 
-/* Returns a whole number from the environment; 0 if the variable is not set, or is no such
-   number. */
-static unsigned long number_of(const char *name) {
-    const char *text = getenv(name);
-    char *end = NULL;
-    unsigned long n = text ? strtoul(text, &end, 10) : 0;
-    return text && end != text && !*end && *text != '-' ? n : 0;
-}
+#include "preload/settings.h"
 
 /* -- stacks -- */
 
@@ -293,6 +291,7 @@ static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;
     unwinders.closed = 0;
+    reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
@@ -405,6 +404,7 @@ static void first_exit(int status) {
 #include "preload/frames.h"
 #include "preload/descriptor.h"
 #include "preload/symbols.h"
+#include "preload/paths.h"
 #include "preload/report.h"
 
 /* ----------------------------------------------------------- tags of the program's own -- */
@@ -456,8 +456,9 @@ __attribute__((constructor)) static void begin(void) {
         if (stacks_are_many()) open_libunwind();
         read_skips();
         name_unseen();
+        know_stderr();
         read_environment();
-        keep_stderr(!want.path[0]);
+        if (!want.path[0]) keep_stderr();
         find_symbolize();
         exported.lord = lord;
         begin_recording();

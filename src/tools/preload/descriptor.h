@@ -15,21 +15,24 @@ static int is_start_stderr(int fd) {
            now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
 }
 
-/* Keeps a duplicate of stderr, with a high number. Programs close stderr before they exit, as
-   coreutils do, and use its number again. So both descriptors are checked before they are used. */
-static void keep_stderr(int duplicate) {
-    static const int floors[] = {1000, 240, 60, 10, 3};
+/* Notes which file stderr is. Programs close stderr before they exit, as coreutils do, and use its
+   number again. So a descriptor is checked before it is used. */
+static void know_stderr(void) {
     struct stat now;
-    size_t i;
     start_stderr.duplicate = -1;
     if (fstat(STDERR_FILENO, &now)) return;
     start_stderr.known = 1;
     start_stderr.device = now.st_dev;
     start_stderr.inode = now.st_ino;
-    for (i = 0; duplicate && start_stderr.duplicate < 0 &&
-                i < sizeof floors / sizeof floors[0]; i++) {
+}
+
+/* Keeps a duplicate of stderr, with a high number, for a report after the program has closed it. */
+static void keep_stderr(void) {
+    static const int floors[] = {1000, 240, 60, 10, 3};
+    size_t i;
+    for (i = 0; start_stderr.known && start_stderr.duplicate < 0 &&
+                i < sizeof floors / sizeof floors[0]; i++)
         start_stderr.duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, floors[i]);
-    }
 }
 
 /* Returns a descriptor of the file that stderr was at the start, or -1 if none is open. */

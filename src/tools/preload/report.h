@@ -2,45 +2,22 @@
 
 /* -------------------------------------------------------------------------- the report -- */
 
-static struct {
-    char path[2 * PATH_MAX]; /* "": stderr */
-    int symbols; /* whether symbolize runs: 0 never, 1 always, 2 if the process took long */
-    memlord_format format;
-} want = {"", 2, MEMLORD_FORMAT_TEXT};
-
-/* Writes the directory of the start, with each % doubled, so that none begins a %p. */
-static size_t start_directory(char *out, size_t cap) {
-    char here[PATH_MAX];
-    size_t n = 0;
-    const char *c;
-    if (!getcwd(here, sizeof here)) return 0;
-    for (c = here; *c && n + 3 < cap; c++) {
-        out[n++] = *c;
-        if (*c == '%') out[n++] = '%';
-    }
-    if (*c) return 0;
-    out[n++] = '/';
-    return n;
-}
+/* Whether symbolize runs: 0 never, 1 always, 2 if the process took long. */
+static unsigned long symbols_wanted = 2;
 
 static void read_environment(void) {
-    const char *path = getenv("MEMLORD_REPORT");
-    const char *symbols = getenv("MEMLORD_SYMBOLS");
-    size_t length = path ? strlen(path) : 0;
-    size_t at = 0;
-    if (symbols && *symbols) want.symbols = strcmp(symbols, "0") != 0;
-    if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
-    if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
-    memcpy(want.path + at, path, length + 1);
-    want.format = memlord_format_for(path);
+    const char *text = getenv(PREFIX "SYMBOLS");
+    unsigned long n;
+    if (text && read_number(text, 1, &n)) symbols_wanted = n;
+    check_settings();
+    read_path();
 }
 
 static void begin_recording(void) {
     unsigned long events = number_of("MEMLORD_EVENTS");
     unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
     if (events) (void)memlord_events_start(lord, events);
-    if (snapshots && snapshots <= UINT32_MAX)
-        (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
+    if (snapshots) (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
 }
 
 static void write_report(void) {
@@ -51,9 +28,12 @@ static void write_report(void) {
         if (fd >= 0) (void)memlord_write(lord, MEMLORD_FORMAT_TEXT, to_fd, &fd);
         return;
     }
-    result = memlord_save(lord, want.format, want.path);
-    if (result == MEMLORD_OK || fd < 0) return;
-    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", want.path,
+    expand_path();
+    step_aside();
+    result = memlord_save(lord, want.format, target.quoted);
+    reports++;
+    if (result == MEMLORD_OK || fd < 0 || want.told) return;
+    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", target.path,
                    memlord_result_text(result));
     (void)to_fd(&fd, line, strlen(line));
 }
@@ -153,8 +133,8 @@ static void report(void) {
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
     if (want.path[0] || find_stderr() >= 0)
-        name_places(want.symbols == 1 ||
-                    (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
+        name_places(symbols_wanted == 1 ||
+                    (symbols_wanted && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
     write_report();
     for (i = 0; i < 3; i++) { /* signals that came meanwhile are removed; a signal that was pending
                                  before stays */

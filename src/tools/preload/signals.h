@@ -245,11 +245,14 @@ static void signals_forked(void) {
 /* Reads MEMLORD_REPORT_ON, which has names of signals with commas between them. */
 static void read_killers(const char *names) {
     while (*names) {
-        size_t i, length = strcspn(names, ",");
-        for (i = 0; i < KILLERS; i++) {
-            if (strlen(killers[i].name) == length && !strncmp(killers[i].name, names, length))
-                killers[i].watched = 1;
-        }
+        size_t i = 0, length = strcspn(names, ",");
+        while (i < KILLERS && (strlen(killers[i].name) != length ||
+                               strncmp(killers[i].name, names, length)))
+            i++;
+        if (i < KILLERS)
+            killers[i].watched = 1;
+        else if (length)
+            complain(PREFIX "REPORT_ON", "takes TERM, INT and HUP, and has others, too");
         names += length;
         names += *names == ',';
     }
@@ -262,12 +265,12 @@ static void begin_signals(void) {
     (void)pthread_atfork(hold_signals, let_signals, signals_forked);
     read_killers(names ? names : "TERM");
     watch();
-    if (seconds && seconds <= INT_MAX) {
+    if (seconds) {
         due.every = (int64_t)seconds * 1000;
         due.next = now_ms() + due.every;
         at_call_end = serve_due;
     }
-    if (!number || number > 64) return;
+    if (!number) return;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_request;
     action.sa_flags = SA_RESTART;
