@@ -3,9 +3,9 @@
 /* ----------------------------------------------------------------------------- libunwind -- */
 
 /* libunwind finds out whether an address can be read by writing a byte from there into a pipe. A
-   program that closes all descriptors would use those of the pipe for files of its own. So it
-   gets no pipe, and its write asks the system in another way: a request for a signal mask with an
-   unknown operation, which reads the address before it is refused. */
+   program that closes all descriptors would use those of the pipe for files of its own. So
+   libunwind gets no pipe here. Its write asks the system in another way: by a request for a signal
+   mask with an unknown operation. The system reads the address before it refuses the request. */
 static int no_pipe(int ends[2], int flags) {
     (void)flags;
     ends[0] = ends[1] = -1;
@@ -26,7 +26,8 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
 }
 
 /* libunwind has memory for each thread, which the loader would get by malloc within an unwinder.
-   The free at the end of the thread would then be of a block that is not in the books. */
+   The free at the end of the thread would then be of a block that the ledger does not have. So the
+   memory is here. */
 #define TLS_ROOM 64
 static __thread unsigned char unwinder_tls[TLS_ROOM]
     __attribute__((aligned(16), tls_model("initial-exec")));
@@ -60,14 +61,14 @@ static int tame_libunwind(void *library, void *start) {
                                       {"write", (any_function *)write_no_pipe},
                                       {"syscall", (any_function *)syscall_no_pipe},
                                       {"__tls_get_addr", (any_function *)own_tls}};
-    enum { NO_CACHE = 0 }; /* no cache but the one of each thread, which needs no lock */
+    enum { NO_CACHE = 0 }; /* then only a cache of each thread remains, which needs no lock */
     void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
     void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
     int (*set_policy)(void *space, int policy);
     memcpy(&set_policy, &found, sizeof set_policy);
     if (!dl_iterate_phdr(has_small_tls, start)) return 0;
-    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before its first call, which starts
-                                                             it */
+    rebind(start, calls, sizeof calls / sizeof calls[0]); /* comes before the first call of
+                                                             libunwind, which starts it */
     return space && set_policy && !set_policy(*space, NO_CACHE);
 }
 
@@ -129,7 +130,8 @@ static int find_libunwind(void *library) {
            find_in(library, LIBUNWIND("step"), &libunwind.step);
 }
 
-/* Opens libunwind before the program begins: a call of malloc must not wait for the loader. */
+/* Opens libunwind before the program begins, because a call of malloc must not wait for the
+   loader. */
 static void open_libunwind(void) {
     void *library, *frames[STACK_DEPTH], *symbol;
     Dl_info at;
@@ -146,10 +148,11 @@ static void open_libunwind(void) {
 
 /* --------------------------------------------------------------- functions left out -- */
 
-static const char *skip_names; /* MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that a symbol has */
+static const char *skip_names; /* the value of MEMLORD_SKIP */
+static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that some symbol has */
 
-/* Returns 1 if a symbol has a name, or is a part that the compiler split off, as "name.cold". */
+/* Returns 1 if a symbol has a name, or is a part that the compiler split off, such as
+   "name.cold". */
 static int is_called(const char *symbol, const char *name, size_t length) {
     return length && !strncmp(symbol, name, length) &&
            (!symbol[length] || symbol[length] == '.');
@@ -209,7 +212,7 @@ static void skip_in_file(const file_image *file, uintptr_t base) {
 }
 
 static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
-    const int first = (*(int *)user)++ == 0; /* the first module is the program, whose name is
+    const int first = (*(int *)user)++ == 0; /* the first module is the program, and its name is
                                                 empty */
     int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
     struct stat s;
@@ -246,12 +249,13 @@ static void read_skips(void) {
 
 /* ------------------------------------------------------------------- what is not seen -- */
 
-/* Says which calls do not come through this library. */
+/* Notes in the reports which calls do not come through this library. */
 static void name_unseen(void) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
     Dl_info found, ours;
-    void *symbol = NULL; /* undefined in a program at a fixed address that takes the address of
-                            malloc: then it is the entry of a table that leads to ours */
+    void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
+                            symbol is undefined; it is then an entry of a table that leads to our
+                            malloc */
     size_t i;
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
