@@ -35,8 +35,8 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, as MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called: the walk ends at a frame
+/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
+   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
    that does not, so a cycle ends it, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
