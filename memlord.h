@@ -15,8 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them; `make
-    install` installs both, with memlord.pc for pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
+    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
+    pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -123,13 +124,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on
-              one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
-              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
-              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
-              memlord_alloc_retry still calls the host's function, once, and a fence that
-              is passed is dropped at once. The same holds with MEMLORD_DISABLE.
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a
+              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
+              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
+              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
+              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+              memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
+              memlord_alloc_retry still calls the host's function, once. A fence that is
+              passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -138,117 +140,125 @@
               type but not the index, and equal handles of two types never collide.
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
-    View      one more reference to a live storage. Bytes count once, however many.
+    View      one more reference to a live storage. Its bytes count once, however many views
+              it has.
     Arena     bytes without an identity of their own: one balance per device, and one per
               tag. They have no site and no stack. Scopes count them. An arena with an
               identity is a block that is recorded once and resized:
                   memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
                   memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
                   memlord_free(lord, cpu, key, site);                      // it is gone
-    Site      a place in your source, planted by a macro: file, function and line. Off
-              until memlord_sites_enable.
-    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
-              of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample, unless
-              memlord_desc.stack_seed makes it repeatable. A block
-              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
-              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
-              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
-              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
-              stacks, in proportion to the samples, so that they add up to the ledger. A
-              stack gets at most 4 times what its samples stand for; the other blocks of
-              its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
-              allocs, with their stack, and all others with their site.
+    Site      a place in your source, planted by a macro: file, function and line. Sites are
+              off until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them.
+              A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
+              from a sample are unbiased estimates with a standard error. Each run, process
+              and ledger takes another sample, unless memlord_desc.stack_seed makes the
+              sample repeatable. A block keeps its stack until it ends. After a realloc the
+              block is sampled again; a move keeps its stack. TEXT has the largest stacks.
+              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
+              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
+              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
+              to the samples, so that they add up to the ledger. A stack gets at most 4 times
+              what its samples stand for. The other blocks of its site, and those of a site
+              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stack. It shows all
+              other blocks and events with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it. An arena's bytes are taken off the tag of the thread that takes them.
-    Physical device  memory that several devices share: cpu, pinned and mapped are one,
-              and memlord_device_share adds an integrated GPU. Capacity, limit and
-              headroom are of a physical device.
+    Physical device  memory that several devices share. cpu, pinned and mapped are one
+              physical device. memlord_device_share adds others to it, such as an integrated
+              GPU. A physical device has one capacity, one limit and one headroom.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. It belongs to
-              the context that reserved or adopted it. Allocs in that context come off it, and
-              allocs that name it: memlord_alloc_with.
+    Ticket    bytes of the limit that memlord_reserve keeps for later allocs. A ticket belongs
+              to the context that reserved or adopted it. Allocs in that context come off the
+              ticket, and so do allocs that name it: memlord_alloc_with.
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
-              the device. Its limit is a quota for memlord_reserve and memlord_alloc_retry.
+              the device. An account's limit is a quota for memlord_reserve and
+              memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: type OTHER, or its real type with an
-              index of its own, and memlord_device_share with the device it lives in.
+              from. A pool is a device of its own: it has the type OTHER, or its real type
+              with an index of its own. memlord_device_share says which device it lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Record its segments nowhere, neither on its own device nor on the one it
-              shares: what it hands out would count twice.
+              Do not record the segments of the pool, on whichever device: the bytes that it
+              hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
-              pending: still live until its fences are done.
-    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
-    Part      a named piece of a live storage (a tensor in a weights buffer). Parts
-              subdivide; they never add.
-    Scope     a stretch of a context's work with a name ("decode"): the bytes it allocated
-              less those it freed, its peak, its time. Scopes nest, and other threads can
-              adopt one. A block remembers the scope it was allocated in.
+              pending: it is still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
+              the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
+              stream.
+    Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
+              bytes to any total.
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
+              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+              other threads can adopt a scope. A block remembers the scope it was allocated in.
     Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
-              job can have one: memlord_context_swap. Where a comment says that a thread has
-              one of these, the context that the thread is in has it.
-    Mistake   a call that the host should not have made, such as a double free; in names:
-              anomaly. memlord_anomalies_each tells where each was made.
-    Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
-    Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
-    Mark      a number that memlord_mark raises. A block remembers the mark it was born
-              under: memlord_leaks lists the live blocks of a mark and later ones.
+              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
+              or a job can have one, too: memlord_context_swap. Where a comment says that a
+              thread has a tag, a scope or the like, the thread's present context has it.
+    Mistake   a call that the host should not have made, such as a double free. Names in the
+              API call it an anomaly. memlord_anomalies_each tells where each was made.
+    Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
+    Event     one change (alloc, free, move, collection ...). memlord_events_start keeps them in
+              a ring.
+    Mark      a number that memlord_mark raises. A block remembers the mark at its alloc.
+              memlord_leaks lists the live blocks of a mark and of later marks.
 
-    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. Percent
-    is of the capacity, or of the limit where one is set and smaller. Of one device:
+    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. A percentage
+    is of the capacity, or of the limit if that is set and smaller. The numbers of one device:
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by
-                         at most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records and
-                         resets the peak. Else each thread counts on its own, and adds
-                         that to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more.
-                         Threads that are idle since others came can hold back more:
-                         with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags, and for sites, but the
-                         first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A report raises the peak,
-                         within peak_error, to the live bytes that its own snapshots
-                         and holders show. The peak of a scope is exact on one device
-                         if no threads share it; on several it is an upper bound:
-                         memlord_scope_export
-        freed            credited since the last collection or reset. It is what the host
-                         freed: the allocator, or the driver, may still hold the memory
+        peak             highest `allocated` since create, reset or peak_reset. It is never too
+                         high, and too low by at most peak_error. Calls that overlap count
+                         as if one came after the other, in any order. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
+                         reset by another thread it is 0 again from that thread's next call
+                         on. Otherwise each thread counts on its own, and adds its count to
+                         the peak from time to time. Busy threads hold back about 4 KiB
+                         together, or a 64th of the peak if that is more. Their parts do
+                         not grow again when some of them end. Threads
+                         that have been idle since other threads came can hold back
+                         more: with 8 threads twice as much. No thread holds back more than
+                         counter_batch. The same holds for tags. It holds for sites, too, but
+                         the first thread of a site may hold back a counter_batch. JSON has
+                         the peak_error of each tag and site. A reader of the peak, such as
+                         a report or a snapshot, raises it to the live bytes of that moment
+                         if these are more. The peak of a scope is exact on one device
+                         if no threads share the scope. On several devices it is an upper
+                         bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed
+                         them; its allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
-        total_allocated  everything recorded in this epoch, growth included; lifetime
-                         totals count modulo 2^64, live values never wrap
-        total_freed      everything credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device; `cached` is the part
-                         of it that is not allocated. memlord_pool_set says it
-        limit, held      of its physical device: the limit, and what tickets keep of it
+        total_allocated  all bytes recorded in this epoch, growth included. Lifetime
+                         totals count modulo 2^64; live values never wrap
+        total_freed      all bytes credited in this epoch, shrinkage included
+        reserved         what the host's pool holds of the device, set by memlord_pool_set.
+                         `cached` is the part of it that is not allocated
+        limit, held      the limit of its physical device, and the bytes that tickets keep of it
 
-    In a report's table of capacity, of a physical device:
+    In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
                          what was freed since: see memlord_capacity_source_set
         self             live bytes of all devices that share it, without mapped files
-        this process     the rest of what the source says this process holds, `context`
-                         included: pools' free memory, and what was not recorded
-        others           what is left of `used`. Where the source does not know this
-                         process's share, all that is not self or context
+        this process     what else this process holds, as the source says: `context`, the free
+                         memory of pools, and what was not recorded
+        others           the rest of `used`. If the source does not know this process's share,
+                         `others` is all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
         unaccounted      used - self - context - neighbours, where used is at most the total.
                          So the free memory of your own pools is in it
 
-    Order: record an allocation after the real one, and a free before the real one: once a
-    block is really free, another thread may get its address and record it. A realloc that
-    may move goes through memlord_realloc_begin before and memlord_realloc_end after the
-    real call, for the same reason.
+    Order: record an allocation after the real one, and a free before the real one. Once a
+    block is really free, another thread may get its address and record it. For the same
+    reason, a realloc that may move goes through memlord_realloc_begin before the real call
+    and through memlord_realloc_end after it.
 
     -------------------------------------------------------------- >>platforms ---
 
@@ -268,21 +278,23 @@
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
     symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux an address keeps its first place: a library that another one
-    replaces at the same addresses has its name. Build ids are known on Linux.
+    2.35 and outside Linux addresses keep their first name. If a library is replaced by
+    another at the same addresses, they still show the name of the first. Build ids are
+    known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including. "All files" means alike in every file that includes
-    memlord.h; "one file" means only where MEMLORD_IMPLEMENTATION is.
+    Define these before the include. "All files" means alike in every file that includes
+    memlord.h. "One file" means only in the file with MEMLORD_IMPLEMENTATION. "That file"
+    means any file, whatever the others define.
 
         MEMLORD_DISABLE        every call becomes an inline no-op that still type
                                checks; no code is left                    (all files)
         MEMLORD_STATIC         all functions are static: a file that defines it and
                                MEMLORD_IMPLEMENTATION has a library of its own
                                                                           (that file)
-        MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
-                               a process may each carry a MemLord         (all files)
+        MEMLORD_PREFIX         with the prefix p every symbol becomes p_memlord_..., so that two
+                               libraries in a process may each carry a MemLord  (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
@@ -305,37 +317,38 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
-                               the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
+                               and takes the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
-                               the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
-        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
-        MEMLORD_NO_NEIGHBOURS  no page of neighbours: memlord_pressure_open, _close, _raise and
-                               memlord_device_id_set return E_UNSUPPORTED  (one file)
-        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
+        MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
+                               calls return E_UNSUPPORTED                  (one file)
+        MEMLORD_NO_PAGE        likewise leaves out HTML: 50 KiB of code less (one file)
+        MEMLORD_NO_PROFILES    likewise leaves out PPROF, HEAPTRACK and FOLDED (one file)
+        MEMLORD_NO_NEIGHBOURS  leaves out the page of neighbours: memlord_pressure_open, _close,
+                               _raise and memlord_device_id_set return E_UNSUPPORTED
+                                                                           (one file)
+        MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
                                against the lock order, and what its functions require
                                of each other, with MEMLORD_ASSERT          (one file)
-        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
-                               for example abort; default nothing         (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
+                               expression is 0; the default does nothing   (one file)
 
-    Environment. memlord_create reads it once. Set-uid programs and ledgers with
+    The environment. memlord_create reads it once. Set-uid programs and ledgers with
     MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
-                               stderr in colour or to your logger; anything but 0 does.
-                               memlord_log_stderr then is in colour. 2 also runs
+                               stderr in colour or to your logger. Any value but 0 does so.
+                               memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
-                               how often pollers sample, at least 10; overrides poll_ms
+                               how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
         MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
-                               the default policy of memlord_alloc_retry: in any order,
-                               without blanks; what is left out is as shown here, and
-                               initial_ms may not exceed max_ms
+                               the default policy of memlord_alloc_retry. The parts come in
+                               any order, without blanks. A part that is left out has the
+                               value shown here. initial_ms may not exceed max_ms
 
     -------------------------------------------------------------- >>threading ---
 
@@ -346,105 +359,106 @@
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
-    threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
-    run inside the host's own call, under whatever locks it holds there. A host with an
-    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
-    in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run where the host asks for them.
-    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
-    takes a callback that was left so for one that still runs, until the thread that left it makes
-    such a call again: from the same frame of its stack, or from one further out. (On a thread that
-    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
-    for good if the thread ends,
-        a collection       keeps others of its device from running, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed
-        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
-                           threads waits for it
+    threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
+    and fences run inside the host's own call, under whatever locks it holds there. A host with
+    an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
+    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
+    them run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
+    ledger takes a callback that was left so for a running one, until the thread that left it
+    makes such a call again, from the same frame of its stack or from one further out. (On a
+    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
+    Until then, and for good if the thread ends, the ledger is restricted by
+        a collection       No other collection of its device runs, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed.
+        a capacity source  The ledger does not ask it about its device, and
+                           memlord_capacity_source_set on other threads waits for it.
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers; no reader of the capacity samples
-                           there
-        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
-                           Afterwards MemLord calls it again
-        an unwinder        the thread takes no stacks: its blocks have one return address
+                           returns E_STATE for other ledgers. No reader of the capacity samples on
+                           that thread.
+        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
+                           more. Afterwards MemLord calls it again.
+        an unwinder        The thread takes no stacks: its blocks have one return address.
         a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there
+                           capacity samples there.
     Some things stay so until destroy. A fence's drop that is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
     not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
     that left the allocator records nothing more.
-    Threads of MemLord's own: one poller for each physical device, from the first call that
-    touches a device with a capacity source, a collection callback and a strategy. None
-    otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
-    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
-    others when it sees that their devices were touched. One more takes snapshots, after
-    memlord_snapshots_start, one writes a file, after memlord_export_start, and one, the
-    listener, answers the neighbours, after memlord_pressure_open: it runs collection callbacks
-    even with MEMLORD_FLAG_DEFER, as pollers do.
-    A ledger's allocator is called with no storage locked. It may be your own malloc even if
-    that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
-    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord has threads of its own. A poller for each physical device starts with the first call
+    that touches a device with a capacity source, a collection callback and a strategy. With
+    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
+    poller of the cpu starts when a callback is added. It starts the others when it sees that
+    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start.
+    One writes a file, after memlord_export_start. One, the listener, answers the neighbours,
+    after memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_DEFER, as pollers do.
+    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
+    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
+    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
-    A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. On a pressure page it gets a slot of its own then. It
-    does not export: the file is its parent's. Do not call fork in a signal handler: it waits
-    for calls in progress, and the code that the signal interrupted may be one. POSIX no
+    A ledger survives fork. The child's copy goes on with the state of that moment, and its
+    pollers start again when it is used. It then gets a slot of its own on a pressure page. It
+    does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
+    for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and may be called there with an exec next.
+    and a signal handler may call them with an exec next. A child that a callback forks on a
+    thread of MemLord's goes on as that thread when the callback returns: the callback calls
+    exec or _exit in the child.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
-    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
     dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
     has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
     the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever: if its constructor waits for a thread that makes one of these, or if the
-    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
-    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
-    or a thread of MemLord's.
+    last for ever. It does if the library's constructor waits for a thread that makes one of
+    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
+    call waits for nothing. musl unloads no library. On other systems, link the library with
+    that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
     Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
     (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
     same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone goes
-    through membarrier(2). A sandbox may refuse it, from the start or later: then every call
+    On Linux the first call of a thread on storages that another thread has used alone calls
+    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
     takes two atomic operations more. After a late refusal each such first call also sleeps
     for 1 ms, until all threads that have used the ledger have made another call or have
     ended. Enter the sandbox before the first ledger is created, and no call sleeps.
-
     ----------------------------------------------------------------- >>errors ---
 
     Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
     changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
+    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
+    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
     have run callbacks. Results may be ignored.
-    MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
-    or exits.
+    MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
+    is set.
 
-    Mistakes of the host are anomalies: counted per device and shown in every report but
+    Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
-    where each was made; the first of each kind at a site is logged as a warning.
+    where each was made. The first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device has not
-        fence_failures         fences that failed: counted as done
+                               gave up arena bytes that its device does not have
+        fence_failures         fences that failed; they count as done
         refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE: a selector where a device is needed, a storage
-                               of 0; and allocs with a ticket or an account that is not
-                               open. If the device is not known, only the sum of all has
+                               or E_DEVICE, as for a selector where a device is needed or for
+                               a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
-                               at each of the sites that are kept
-    An end of a tag or a scope with none to end is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 kinds and sites of mistakes.
+                               at each of the sites that the ledger keeps
+    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
+    ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -452,34 +466,36 @@
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
                                them; or a guard that ended in another context than it
                                began in
-        dropped_events         overwritten in the ring, or no room there
+        dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---
 
-    alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a tag, and
-    allocs of an account: some tens of ns more. No system call, no lock shared by threads
-    that work on their own blocks (but for arenas), and nothing proportional to devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
-    first meets storages of another.
-    Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
-    and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
-    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
-    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
-    samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
-    Reports show it all as MemLord's own.
+    alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
+    a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
+    tag, and allocs of an account take some tens of ns more. They make no system call, and take
+    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
+    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
+    time) or a thread first meets storages of another.
+    Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
+    up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
+    each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
+    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
+    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
+    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
+    own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call; within counter_batch bytes per thread of a threshold each call adds up the counts
+    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
+    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
-    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
-    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 100 bytes
+    each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
+    it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
+    off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -489,7 +505,7 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
    include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
@@ -499,8 +515,9 @@
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
 
-/* major: a program must be changed; minor: something was added or, before 1.0, a program may have
-   to be changed; patch: neither */
+/* The version. The major number grows when a program must be changed. The minor number grows when
+   something was added or, before 1.0, when a program may have to be changed. The patch number grows
+   otherwise. */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 0
@@ -523,15 +540,17 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* Here and in macros, which the host's files expand: theirs may have -Wold-style-cast on. */
+/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
+   with -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
 #define MLI_CAST(type, value) ((type)(value))
 #endif
 
-/* The body that a function has when MemLord is compiled out. It returns what the function returns
-   for a NULL ledger. It stands beside each declaration, so that there is one list. */
+/* The body that a function has when MemLord is compiled out (MEMLORD_DISABLE). It returns what the
+   function returns for a NULL ledger. Each declaration has its body beside it, so that there is one
+   list. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline
@@ -555,8 +574,8 @@
 #endif
 #endif
 
-/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
+   The list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
@@ -577,11 +596,11 @@ extern "C" {
 #endif
 /* ---------------------------------------------------------------------- >>api -- */
 
-typedef struct memlord memlord; /* a ledger */
+typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* name, text */
+/* For each result: its name, and its text. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -615,7 +634,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* name, text, host: shares the host's physical memory */
+/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -646,10 +665,10 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
+    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
 } memlord_device;
 
-/* Makes a device or a selector. Of a number that does not fit an int16_t it makes a device that
+/* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
@@ -661,7 +680,7 @@ MLI_INLINE memlord_device memlord_device_make(int type, int index) {
 MLI_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
-/* Makes the device of the GPU with this index of the CUDA runtime. */
+/* Makes the device of the GPU that has this index in the CUDA runtime. */
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
@@ -670,45 +689,46 @@ MLI_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
-/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"),
-   "all", and names that engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host"
-   (pinned), "CPU_Mapped" (mapped). Any case.
-   Errors: E_INVALID, and *out is unchanged. */
+/* Reads the name of a device or of a selector, in upper or lower case: "cuda:1", "CUDA1", "cuda"
+   (any index), "cpu" (cpu:0; likewise "pinned" and "mapped"), "all". It also reads names that
+   engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host" (pinned), "CPU_Mapped"
+   (mapped).
+   Errors: E_INVALID if the text is no such name; *out is unchanged. */
 MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
-/* Writes a device's name, "cuda:1", "cpu", or a selector's, "cuda", "all". Follows
-   snprintf: returns the length without the 0, and writes at most `cap` bytes with it. */
+/* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
+   returns the length without the 0, and writes at most `cap` bytes with the 0. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's. NULL
-   removes it.
-   Errors: E_DEVICE; E_NOMEM. */
+/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
+   NULL removes it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`: those of an
-   integrated GPU in the cpu's, those of a pool in its real device's. Both devices then have one
-   capacity, limit and headroom. `physical` equal to `device` takes that back.
-   Errors: E_DEVICE; E_NOMEM; E_STATE `physical` is itself in the memory of a third device, other
-           devices are in the memory of `device`, or tickets are open on the physical device that
-           `device` is on now. */
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
+   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
+   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
+           the memory of a third device, if other devices are in the memory of `device`, or if
+           tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
 
-/* Lists the devices that the ledger knows, up to `cap`, and returns how many there are. `out` may
-   be NULL when cap is 0. */
+/* Lists the devices that the ledger knows, up to `cap`, and returns how many it knows. `out` may be
+   NULL when cap is 0. */
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
     MLI_OFF(0)
 
 /* -- lifecycle -- */
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
-   pages of the operating system, and calls no malloc. `alloc` returns NULL when there is no memory.
-   `free` gets the size that `alloc` was asked for. Both are called on any thread, with no storage
-   locked. */
+   pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
+   no storage locked. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -724,34 +744,34 @@ enum {
                               frees, resizes or moves, and for every retired block */
 };
 
-/* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence. With MEMLORD_DEBUG=1 the messages of every level go to stderr, in colour,
-   if fn is NULL or memlord_log_stderr. */
+/* The receiver of messages. `text` is one line without its newline, and is valid only during the
+   call. A NULL fn means that no message is written. With MEMLORD_DEBUG=1 the messages of every
+   level go to stderr, in colour, if fn is NULL or memlord_log_stderr. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
 
-/* Writes errors and warnings to stderr, a line each: for use as memlord_logger.fn. Ignores
+/* Writes errors and warnings to stderr, one line each. Use it as memlord_logger.fn. It ignores
    `user`. */
 MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
-/* The clock of a ledger. fn returns nanoseconds that never go back; NULL is the platform's
-   monotonic clock. Requires: fn does not call MemLord, which may hold locks. */
+/* The clock of a ledger. fn returns nanoseconds that never go back. A NULL fn means the platform's
+   monotonic clock. Requires: fn does not call MemLord, because MemLord may hold locks. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
 } memlord_clock;
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
-   first, at most `cap`, and returns how many it wrote. MemLord leaves out those from the first NULL
-   on. fn runs inside the host's own call, with no lock of MemLord held. It may allocate: such a
-   block gets no stack. A NULL fn is the platform's unwinder, _Unwind_Backtrace or
-   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is a faster one.
-   If a stack cannot be unwound, it is the one return address that is known, and reports count it.
-   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
-   and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM it finds none, and every
-   stack is one address. */
+   first, at most `cap`, and returns how many it wrote. MemLord ignores the first NULL and what
+   follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
+   such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
+   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
+   If a stack cannot be unwound, the stack is the one return address that is known, and reports
+   count such stacks. The platform's unwinder reads tables, which gcc writes for C by default on
+   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
+   are no such tables, and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -760,128 +780,134 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; threads share the counters they write */
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact, because threads share the counters they
+                                     write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
 };
 
-/* The configuration of a ledger. Every field may be 0: the comments say what that means. */
+/* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* of the ledger's own memory; 0: pages of the system */
-    memlord_logger logger;       /* 0: silence */
-    memlord_clock clock;         /* 0: the platform's monotonic clock */
-    uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
-    uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
-    size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
+    memlord_allocator allocator; /* source of the ledger's own memory; 0: the system's pages */
+    memlord_logger logger;       /* receiver of messages; 0: there is none */
+    memlord_clock clock;         /* source of the time; 0: the platform's monotonic clock */
+    uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
+    uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
+    uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
     uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
-    const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
+    const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
-    const char *labels;          /* as for memlord_labels_set; NULL: none */
+    const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
     uint32_t stack_depth;        /* frames kept of an alloc's stack, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* bytes from one sampled alloc to the next, in the mean;
-                                    1: every alloc is sampled; 0: 512 KiB */
-    memlord_unwinder unwinder;   /* 0: the platform's */
-    uint64_t stack_seed;         /* of the samples: the same seed picks the same allocs of the same
-                                    threads; 0: another seed for each ledger */
+    uint64_t stack_bytes;        /* mean bytes from one sampled alloc to the next; 1: every alloc is
+                                    sampled; 0: 512 KiB */
+    memlord_unwinder unwinder;   /* reader of the call stack; 0: the platform's */
+    uint64_t stack_seed;         /* seed of the samples. The same seed picks the same allocs of the
+                                    same threads; 0: each ledger takes another seed */
 } memlord_desc;
 
-/* Opens a ledger. `desc` is copied, with its strings; NULL is the default configuration.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
-           event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
-           E_NOMEM. *out is NULL then.
-   Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
+/* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
+   Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
+           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
+           hears which. E_NOMEM. After an error *out is NULL.
+   Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
-   tags or sites are known, the ten largest groups by device, tag and site. Does nothing with NULL
-   and with memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
+   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
+   for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
-/* Returns the process's own ledger. The first call makes it, with memory from the operating system:
-   it works inside malloc and before main. It is never destroyed, and a library that made it stays
-   loaded: see >>threading.
-   Errors: NULL, which is MemLord switched off, if there is no memory for it. */
+/* Returns the process's own ledger. The first call makes the ledger, with memory from the operating
+   system, so that it works inside malloc and before main. The ledger is never destroyed, and a
+   library that made it stays loaded: see >>threading.
+   Errors: NULL if there is no memory for it. With a NULL ledger MemLord is switched off. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
-/* Makes the global ledger now, with a configuration. Call it before anything uses
-   memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
-           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
+/* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
+   at the start of main, or in a static constructor.
+   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
+           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
-   other thread is in the old logger any more. A logger may call this function.
-   Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
-           another ledger calls it: the two could wait for each other. */
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
+   no other thread is in the old logger any more. A logger may call this function.
+   Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
+           logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
-/* Checks the ledger against itself: the map against the counters of devices, sites and tags,
-   accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
-   Threads: no other call may be in flight: the check would take its change for a fault.
-   Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+/* Checks that the ledger agrees with itself: it compares the map with the counters of devices,
+   sites and tags, accounts, arenas, tickets, pending blocks and parts. It is for tests and for bug
+   reports.
+   Threads: no other call may be in flight, because the check would take its change for a fault.
+   Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
-   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
-   UINT64_MAX, or too many bytes; E_DEVICE a selector, or no device, both counted in `refused`;
-   E_NOMEM the map could not grow, counted in dropped_allocs. Such a dropped storage is not on the
-   books: its free returns MEMLORD_OK, and does not count as unknown. The ledger remembers 64 of
-   them. For each further one it lets one free of an unknown storage of the same type pass.
-   Cost: tens of ns; see >>costs. */
+   `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
+   storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
+   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
+   dropped_allocs. A storage that was dropped so is not on the books, and its free returns
+   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
+   one it lets one free of an unknown storage of the same type pass.
+   Cost:   tens of ns; see >>costs. */
 
-#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
+#define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
-/* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. A record is read when it is first seen, its strings are copied, and
-   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
-   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
-   with -Wl,-z,nodelete. */
+/* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
+   function and line in one module are one site. The ledger reads a record when it first sees it,
+   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
+   plug-in where another one was, and a record of the new one is at the address of an old one, the
+   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
+   -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
     int line; /* 0: not known */
 } memlord_site;
 
-/* A storage, for the calls that take several. */
+/* A storage, for calls that take several storages. */
 typedef struct memlord_block {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage of the same key is live, its free was not
-   recorded: that storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage with the same key is live, its free was not
+   recorded: it ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
 /* Records the end of a storage, however many references it has. Call it before the real free.
    Storage 0 does nothing. The device's index is ignored.
-   Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
+   Errors: E_UNKNOWN if the storage is not live. Totals are unchanged, and unknown_frees counts the
+           call. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
                                         uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records a realloc, after the real one. The block keeps its tag, description, references,
-   recorded uses and mark. old_storage 0 is an alloc. An old storage that is not live counts in
-   unknown_frees, and the new one begins. Counted in `reallocs`.
-   Requires: no other thread can have got the old address meanwhile, as of a block that grows in
-             place. Else use memlord_realloc_begin and _end. */
+/* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
+   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
+   the call, and the new storage begins. `reallocs` counts each realloc.
+   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
+              Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What realloc_begin and free_begin hand to their ends. Its fields are the library's. */
+/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
+   library uses its fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -889,105 +915,112 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc: takes old_storage off the map, its bytes still counted. Call it before the real
-   realloc: once that returns, another thread may own the old address. Every begin needs one end.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and the end then begins the
-           new storage. */
+/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
+   before the real realloc, because another thread may own the old address once that returns. Every
+   begin needs one end.
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
+           same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that it failed: the old storage
-   comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
-           the block is counted as dropped. */
+/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
+   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, or came from another ledger or from
+           memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
+           dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
-   A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0 does nothing.
-   Every begin that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
+/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
+   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
+   does nothing. Every begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
+           already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also be
-   one of memlord_realloc_begin, whose realloc then was a free.
-   Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
-           error; E_NOMEM as realloc_end. */
+   recorded uses comes back without its uses, its views and its description. The token may also come
+   from memlord_realloc_begin, if its realloc turned out to be a free.
+   Errors: E_STATE if the token was used already or came from another ledger, or if
+           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records n allocs in one call. All arguments are checked and room is reserved first, so an error
-   has recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a
+/* Records n allocs in one call. It first checks all arguments and reserves room, so that nothing is
+   recorded after an error. Then it records the blocks one by one. Meanwhile other threads may see a
    new block with 0 bytes.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. */
+   Errors: E_INVALID also if `blocks` is NULL and n > 0, or if the sum of the sizes overflows. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Records n frees in one call, as memlord_alloc_n does n allocs.
-   Errors: E_UNKNOWN some were not live; the others are freed. */
+/* Records n frees in one call, as memlord_alloc_n records n allocs.
+   Errors: E_UNKNOWN if some storages were not live; the others are freed. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it: an event, or a timeline's value. Both
-   functions are called with no lock of MemLord held and may call the ledger. */
+/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
+   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
-    uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* `done` is not called any more; may be NULL */
+    uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
+    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
 } memlord_fence;
 
-/* Records that a block has moved: the source ends, then the destination begins with `bytes`. Tag,
-   description, references and mark go along. Counted in `moves` of the destination, and per pair of
-   devices in reports. With a fence, which may be NULL, or with recorded uses the source is pending
-   until they are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
+/* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
+   destination gets its tag, description, references and mark. `moves` of the destination counts the
+   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
+   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
+           no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays: `copies` of the
-   destination, and per pair of devices in reports. No live byte changes: record the copy's own
-   storage with memlord_alloc.
-   Errors: E_DEVICE; E_INVALID over 2^48; E_NOMEM. Cost: a few atomics; a lock at a pair's first. */
+/* Records that bytes were copied between devices and the source stays. `copies` of the destination
+   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
+   storage of the copy with memlord_alloc.
+   Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
+           E_NOMEM.
+   Cost:   a few atomics; the first copy between two devices also takes a lock. */
 MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": records it with one reference or, if it is live, adds a reference and
-   no bytes (`bytes` is then ignored). So tied weights and views count once. */
+/* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
+   views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* Adds a reference to a live storage. Errors: E_UNKNOWN not live. */
+/* Adds a reference to a live storage. Errors: E_UNKNOWN if the storage is not live. */
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference; the last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN not live, counted in unknown_frees. */
+/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n storages in one call, as memlord_alloc_n records them. */
+/* Tracks n storages in one call, as memlord_alloc_n records n allocs. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n storages in one call, as memlord_free_n frees them. */
+/* Releases n storages in one call, as memlord_free_n records n frees. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -995,65 +1028,67 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes without an identity -- */
 
 /* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
-   it added and took; no site has live arena bytes. An arena that is one piece of memory is better
-   recorded as a block, and resized with memlord_realloc(lord, device, key, key, bytes, site): then
-   it has a site and a stack.
-   Errors: E_INVALID over 2^48, or the balance would overflow.
+   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
+   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
+   has a site and a stack.
+   Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance is
-   then 0, and the call counts in underflows and returns MEMLORD_OK. The bytes come off the tag of
-   this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
+/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
    then have more than the device, the largest tags give up the excess, and each of them counts as
    an underflow. Storages are never touched.
-   Errors: E_INVALID over 2^48 in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- fences: memory the device still uses --
-   A block whose free has to wait is pending: its bytes are still in `allocated`, but free, release,
+/* -- fences: memory that the device still uses --
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
    retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll, memlord_alloc_retry does so before each further attempt, and so does the
-   poller of a device. The fences of one device and queue are polled in the order of the frees: a
-   block waits for those of its queue that were freed before it, and a slow queue holds up only
+   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
+   each further attempt. The fences of one device and queue are polled in the order of the frees. A
+   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
    itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0
-   such calls leave the queue alone for a while. The while doubles with each further 0, up to 256
-   calls or 10 ms (one call in eight reads the clock). Calls on other device types cost what they
-   cost with nothing pending. A failed fence counts as done, and in fence_failures. A host whose
-   streams wait for each other's events frees plainly: nothing is left to wait for. */
+   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
+   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
+   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
+   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
+   for each other's events needs no fences: it calls memlord_free. */
 
-/* Frees a storage once a fence is done. Calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER: a fence may record its event there. Calls `drop`, if set, exactly once when
-   MemLord will not call `done` again. An alloc of a pending storage ends it first.
-   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
-           function will be called. */
+/* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
+   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
+   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
+   storage first.
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
+           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say: for a host whose device tells when it is
-   done. The fences of the storage are dropped, and their `done` is not called any more.
-   Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
+/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
+   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+   Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by work the fence stands for (record_stream). A later plain
-   free or release of it is deferred by itself until all its uses are done. A later use on the same
-   queue replaces an earlier one.
-   Errors: as free_deferred, but a storage that is not live is not counted. */
+/* Records that a live storage is used by the work that the fence stands for (record_stream). A
+   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
+   later use on the same queue replaces an earlier use.
+   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns their bytes. Cost: a few ns with
-   nothing pending; else one `done` for each queue, each that is done, and each that was not called
-   at its free (MEMLORD_FLAG_DEFER). */
+/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
+           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -1062,55 +1097,59 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
-/* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes that of its own function. `file` is the module and the offset in it, as
+/* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
+   the return address of its own function. `file` is the module and the offset in it, such as
    "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic); "" if there is none, and on Windows and
-   macOS. It is looked up when the site is first shown: in a report, by memlord_sites_top or of a
-   block, but not in a line of the log. After dlclose the site stays what it was, and its address in
-   another module is another site. Never NULL; lives until destroy.
-   Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
+   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
+   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
+   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
+   module then gets the address, its site is a new one. The result is never NULL, and lives until
+   destroy.
+   Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the site of a place that is known by value: C++20's std::source_location, or a line of a
-   script. NULL strings are "". The result is the site that MEMLORD_SITE plants in that line, if
-   `file` is a literal of the same module. The strings are copied. Never NULL; lives until destroy.
-   Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
+/* Returns the site of a place that is known by value, such as C++20's std::source_location or a
+   line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
+   the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
+   and lives until destroy.
+   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the return address that a site was made from; NULL for a planted site. */
+/* Returns the return address that a site was made from, or NULL for a planted site. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* Where the code of a return address is. `offset` is that of the call in the file (of the byte
-   before the return address), as addr2line takes it. */
+/* The place of the code at a return address. `offset` is the place of the call in the file (that of
+   the byte before the return address), in the form that addr2line takes. */
 typedef struct memlord_place {
-    const char *module;   /* the path of the executable or library; "": in none (JIT code) */
+    const char *module;   /* path of the executable or library; "": none, as for JIT code */
     const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
-    uint64_t offset;      /* in no module: the address */
+    uint64_t offset;      /* place of the call in the module; without a module: the address */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made, as they were when the
-   address was first seen: the module may be unloaded by now. Strings live until destroy.
-   Errors: E_INVALID no site or `out`; E_UNKNOWN a planted site, or not seen by this ledger. */
+/* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
+   moment when the address was first seen; the module may be unloaded by now. The strings live until
+   destroy.
+   Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
+           ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
-/* Gives a site better strings for later reports, say from debug information. Structs handed out
-   before stay valid. NULL and 0 keep the old ones.
-   Errors: E_UNKNOWN not seen by this ledger; E_NOMEM. */
+/* Gives a site better strings for later reports, for example from debug information. Structs that
+   were handed out before stay valid. NULL and 0 keep the old values.
+   Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
 
-/* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
-   `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
-   has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
+   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
+   allocated at the site and are not freed yet. A free without a site counts at no site. If a
+   realloc has another site than the block, the new site counts all bytes of the block in
+   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1128,9 +1167,9 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A
-   site used on two devices is two rows. Sites whose number is 0 are left out.
-   Cost: walks the sites. */
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
+   on two devices is two rows. Sites with 0 in that order are left out.
+   Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
@@ -1142,28 +1181,29 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
-/* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
-   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
-   then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, unless stack_seed of
-   memlord_desc makes it repeatable. A forked child takes another sample than its parent. So errors
-   average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
-   call: there it counts no alloc, and its growth as allocated. After dlclose another module may
-   have the address of a frame; its site stays, and memlord_site_place tells the module that had
-   it.
-   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
-   errors of several stacks add up by their squares. The true value is within two errors in 94 of
-   100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
-   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row.
-   `temporaries`: picked blocks that their own thread freed before the next of its allocs was
-   picked. Where every alloc is picked, the thread allocated nothing in between: its caller could
-   keep one buffer. */
+/* The numbers of a stack at one site on one device. `frames` are the return addresses of the
+   allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
+   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
+   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
+   estimates. They have no bias, except the peak, which is too high on average. Each run, process
+   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
+   forked child takes another sample than its parent. So errors average out over runs.
+   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
+   as allocated. After dlclose another module may have the address of a frame. The site of the frame
+   stays, and memlord_site_place tells the module that had it.
+   `samples` is the number of sampled allocs.
+   `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
+   live. The errors of several stacks add up by their squares. The true value is within two errors
+   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
+   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
+   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
+   more in one case of 20. A stack without a sample has no row.
+   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
+   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
+   caller could keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
-    const memlord_site *const *sites; /* of the frames, by the modules that had them */
+    const memlord_site *const *sites; /* the sites of the frames, from the modules that had them */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -1173,38 +1213,41 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack
-   frees nothing: the orders of frees list the stacks by what they allocated.
-   Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
+   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
+   frees nothing, so the orders by frees list the stacks by what they allocated.
+   Owns:   `frames` and `sites` live until the ledger ends.
+   Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
 
-/* Takes the stacks of allocs from now on. `depth` and `bytes` are what memlord_desc has as
-   stack_depth and stack_bytes. It uses memlord_desc.unwinder. With depth 0 no more stacks are
-   taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
-   without one. Figures of earlier samples stay estimates.
+/* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
+   stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
+   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
+   stack, or stays without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
-/* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
-   frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
-   pointers at -O2 and above. In other code without them frames are wrong, or the stack ends. Reads
-   only the thread's own stack, and ends at the first frame outside it. Returns 0 on the stack of a
-   fibre or a signal, and on systems other than Linux on x86-64 and aarch64. `user` is not used.
+/* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
+   that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
+   frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
+   the stack ends. It reads only the thread's own stack, and ends at the first frame outside it. It
+   returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
+   aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
-             pthread_getattr_np, which allocates with a lock of the C library held: called from
-             malloc inside the host's own call of that, it would wait for ever. */
+              pthread_getattr_np, which allocates with a lock of the C library held. If it
+              came from malloc inside the host's own call of that, it would wait for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
 
-/* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
+/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A wide selector adds them up. To add one: a line here, and the code that counts it. */
+   A selector of several devices adds the statistics up. To add one, add a line here and the code
+   that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -1299,126 +1342,143 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included. They are exact whenever no call is in flight, and so
-   are memlord_freed and memlord_pending. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
+   are those of memlord_freed and memlord_pending.
+   Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the highest live bytes since create, reset or peak_reset: low by at most peak_error,
-   never high. For a selector of several devices it is the sum of their peaks, and their joint peak
-   may be lower. */
+/* Returns the highest live bytes since create, reset or peak_reset. The result is never too high,
+   and too low by at most peak_error. For a selector of several devices it is the sum of their
+   peaks, and their joint peak may be lower. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* Fills every statistic. A selector that matches no device fills zeros.
-   Errors: E_INVALID `out` NULL; E_DEVICE not a selector. */
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Rates of statistics, 0 to 1; NaN when nothing was counted. Reports show them. name, text */
+/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
+   when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "requests that the pool served, of all")                                      \
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
-   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
-   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
+/* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
+   "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
+   oom_failures). "mean_bytes" is total_allocated / allocs, so growth and arenas count. The result
+   is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
-   and each peak to the live bytes. Live storages stay live. */
+/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
+   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
+   wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak of each device of a selector to its live bytes. */
+/* Sets the peak of each device of a selector to its live bytes.
+   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
-   zeros at the end. The same in every locale. 32 bytes always suffice. Returns buf. */
+/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
+   most, without zeros at the end, and is the same in every locale. 32 bytes always suffice. It
+   returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in any case. B alone and
-   the unit's B may be left out ("2G" = 2GB). Errors: E_INVALID, and *out is unchanged. */
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. A B
+   alone and the B of a unit may be left out: "2G" is 2GB.
+   Errors: E_INVALID if the text is no such number; *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
 /* Writes one line for a server's log: every device with its live bytes and blocks, its peak and,
-   where blocks have tags, the largest holder by tag. Follows snprintf; allocates nothing. */
+   where blocks have tags, the tag with the most bytes. It returns a length as snprintf does, and
+   allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- blocks and leaks -- */
 
-/* A description of a block or a part. Every string is copied; all fields may be zero. */
+/* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
     const char *name;  /* "blk.0.attn_q.weight" */
     const char *dtype; /* "f16" */
     int64_t shape[8];
     uint32_t rank;     /* entries of shape in use, 0..8 */
     uint32_t flags;    /* the host's own bits, shown as a number */
-    const char *tag;   /* retags the block, if set; "" does not */
+    const char *tag;   /* the block's new tag; NULL and "" leave its tag as it is */
 } memlord_meta;
 
-/* A live block. Strings live until the ledger is destroyed. */
+/* A live block. The strings live until the ledger is destroyed. */
 typedef struct memlord_block_info {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes;
-    uint64_t refs;             /* 1 + views */
+    uint64_t refs;             /* how many references it has: 1 + its views */
     const char *tag;           /* NULL: untagged */
     const char *scope;         /* path of the scope it was allocated in; NULL: none */
     const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark it was born under */
-    memlord_meta meta;         /* zero if never described */
-    int pending;               /* freed, and waits for its device */
-    uint64_t stream;           /* memlord_stream_set; 0: none, or the default one */
+    uint64_t born;             /* the mark of memlord_mark when it was allocated */
+    memlord_meta meta;         /* its description; all zero if it never got one */
+    int pending;               /* 1: it is freed, and waits for its device */
+    uint64_t stream;           /* as memlord_stream_set sets it; 0: none, or the default one */
 } memlord_block_info;
 
-typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
+typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
 
-/* Calls fn for every live block of at least min_bytes, copied a shard at a time: blocks
-   that come or go meanwhile may or may not be seen. fn may call the ledger; non-zero stops,
-   with MEMLORD_OK. Errors: E_NOMEM for the copy. Cost: walks the map. */
+/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The blocks are
+   copied a part of the map at a time, so fn may call the ledger. Blocks that come or go meanwhile
+   may or may not be seen.
+   Errors: E_NOMEM if there is no memory for the copy.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
                                                uint64_t min_bytes, memlord_block_fn fn,
                                                void *user) MLI_OFF(MEMLORD_OK)
 
-/* Lists the k largest live blocks, largest first, and returns how many were written. Allocates
-   nothing. Cost: walks the map. */
+/* Lists the k largest live blocks, the largest first, and returns how many were written. It
+   allocates nothing.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel,
                                       memlord_block_info *out, size_t k) MLI_OFF(0)
 
-/* Finds a live storage. Errors: E_UNKNOWN. Cost: as a free. */
+/* Finds a live storage.
+   Errors: E_UNKNOWN if the storage is not live.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Finds the live storage that contains an address. Errors: E_UNKNOWN. Cost: walks the map. */
+/* Finds the live storage that contains an address.
+   Errors: E_UNKNOWN if no live storage does.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
                                                     uint64_t address,
                                                     memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Describes a live block; replaces an earlier description.
-   Errors: E_INVALID rank over 8 or meta NULL; E_UNKNOWN; E_NOMEM. */
+/* Describes a live block. The description replaces an earlier one.
+   Errors: E_INVALID if the rank is over 8 or meta is NULL; E_UNKNOWN if the block is not live;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
                                                   uint64_t storage, const memlord_meta *meta)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a live block, with its bytes, to another tag; NULL or "" is no tag.
-   Errors: E_UNKNOWN; E_NOMEM. */
+/* Moves a live block, with its bytes, to another tag. NULL or "" takes its tag off.
+   Errors: E_UNKNOWN if the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it: blocks allocated from now on carry it. There are at most
-   2^26 - 1 marks; then the last one stays. */
+/* Begins a new mark and returns it. Blocks allocated from now on have it. There are at most 2^26 -
+   1 marks; after those the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
-/* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
-   many it met until fn returned non-zero. since_mark 0 is all of them. Cost: walks the map. */
+/* Calls fn for every live block that was allocated under `since_mark` or a later mark, until fn
+   returns non-zero. It returns how many such blocks it met. fn may be NULL. since_mark 0 means all
+   live blocks.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
@@ -1450,24 +1510,27 @@ enum {
     MEMLORD_ANOMALY_COUNT
 };
 
-/* Mistakes of one kind at one site: the site that was given to the call, also while sites are
-   off. */
+/* Mistakes of one kind at one site. The site is the one that was given to the call, even while
+   sites are off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first mistake; memlord_device_all(): the call named none */
-    uint64_t storage;      /* of the first mistake; 0: it concerns no storage */
-    uint64_t bytes;        /* of all mistakes whose blocks are known */
+    memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
+                              none */
+    uint64_t storage;      /* storage of the first mistake; 0: it concerns no storage */
+    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
     uint64_t count;
-    uint64_t first_ns, last_ns; /* since the ledger was made */
-    memlord_site site;     /* file and function "": the call gave none */
+    uint64_t first_ns, last_ns; /* when the first and the last one were made, in ns since the ledger
+                                   was made */
+    memlord_site site;     /* where the mistake was made; file and function "": the call gave no
+                              site */
     memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
                               sites are off */
-    const char *tag;       /* of that block; NULL: none */
+    const char *tag;       /* tag of that block; NULL: it had none */
 } memlord_anomaly;
-typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
 /* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. Returns how many it has called fn for; with fn NULL, how many there are. The
+   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
    ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
@@ -1476,112 +1539,116 @@ MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, 
 
 typedef struct memlord_part_info {
     uint64_t offset, bytes;
-    memlord_meta meta; /* strings live until destroy */
+    memlord_meta meta; /* description of the part; its strings live until destroy */
 } memlord_part_info;
-typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
+typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* not 0 stops */
 
-/* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. A part ends when it is removed, or with its storage.
-   Reports show the parts of a storage, except PROMETHEUS, which has no storages, and HEAPTRACK,
-   where each part would be one allocation more.
-   Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
-           part; E_UNKNOWN no such storage; E_NOMEM.
-   Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
-           10 to 20 us at random among 100,000. */
+/* Names a piece of a live storage, such as a tensor in a weights buffer or a slot of a KV cache. No
+   total changes. A part ends when it is removed, or with its storage. Reports show the parts of a
+   storage, except PROMETHEUS, which has no storages, and HEAPTRACK, where each part would be one
+   allocation more.
+   Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
+           E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
+   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
+           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
 /* Removes the part that begins at `offset`.
-   Errors: E_UNKNOWN no such storage, or no part begins there.
+   Errors: E_UNKNOWN if the storage is not live, or if no part begins there.
    Cost:   the same as adding a part at that offset. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. Returns how many it
-   has called fn for. The parts are copied, some at a time: fn may call the ledger. */
+/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. It returns how often
+   it called fn. The parts are copied, some at a time, so fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
 /* -- tags, plan against actual -- */
 
-/* Begins a tag: what this thread allocates until the matching end has it. MEMLORD_TAG and
-   MEMLORD_TAGGED do both.
-   Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
-   record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
-   in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
-           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+/* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
+   MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
+   is copied. Each pair of tag and device needs a record, and a ledger has 65,535 of these. When
+   they are used up, blocks are recorded without their tag, and dropped_sites counts them.
+   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also beyond
+           MEMLORD_MAX_STRINGS, which dropped_sites counts.
+   Cost:   tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost tag of this thread.
-   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
+   Errors: E_STATE if no tag is begun; memlord_anomalies_each lists the call. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
-   destroy. */
+/* Returns the tag that an alloc of this thread gets now, or NULL if it gets none. The text lives
+   until destroy. */
 MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 
-/* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
-   Errors: E_INVALID ""; E_NOMEM as tag_begin. */
+/* Sets the tag that this thread's allocs get while no tag is begun. NULL takes it off.
+   Errors: E_INVALID if the tag is ""; E_NOMEM as memlord_tag_begin. */
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
-   (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
-   was set before: the host sets that again when it is done. A block keeps its stream until it ends,
-   also through realloc and move. Past 2^20 combinations of mark, scope and stream, blocks are
-   recorded without scope and stream, and count in the dropped scopes of reports. A thread for whose
-   record there is no memory has no stream: its call counts in dropped_sites.
-   Cost: tens of ns, and the next alloc takes the general path. */
+   (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
+   the stream that was set before, which the host sets again when it is done. A block keeps its
+   stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
+   stream, blocks are recorded without scope and stream, and reports count them among the dropped
+   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   dropped_sites counts the call.
+   Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
-    uint64_t allocated; /* bytes live now */
+    uint64_t allocated; /* live bytes, now */
     uint64_t peak;      /* the highest `allocated`, as exact as memlord_peak */
-    uint64_t blocks;    /* live now */
-    uint64_t expected;  /* what memlord_expect set; 0: nothing was planned */
+    uint64_t blocks;    /* live blocks, now */
+    uint64_t expected;  /* bytes that memlord_expect planned; 0: nothing was planned */
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
 /* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes.
-   Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
-           E_INVALID `out` NULL; E_DEVICE not a selector. */
+   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
+   to its live bytes.
+   Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
+           then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
-   Errors: E_INVALID; E_DEVICE; E_NOMEM. */
+   Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
+           one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 /* -- capacity --
-   The size of a device and its used bytes, from a source per device type. The cpu's is built
-   in: the machine, or the container's memory limit with the page cache left out. The sources of
-   other types are the host's. On Linux, from 3.14 on, the built-in source reads /proc/meminfo and
-   the limits of this process's cgroup and those above it, below /sys/fs/cgroup (v2) or
-   /sys/fs/cgroup/memory (v1). Where cgroups are mounted elsewhere, it sees the machine. After a
-   sample that failed, or makes no sense (a total of 0, used over total), the capacity is not known.
+   The size of a device and its used bytes. Each device type has a source that tells them. The
+   source of the cpu is built in. It tells those of the machine or, with the page cache left out,
+   those of the container's memory limit. The sources of other types are the host's. On Linux, from
+   3.14 on, the built-in source reads /proc/meminfo and the limits of this process's cgroup and
+   those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups are
+   mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a total of
+   0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
-   what was freed since, on all devices of the physical device. So one thread that asks before each
-   alloc never gets more than was free at the sample. Mapped files do not count: they are page
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
+   was freed since, on all devices of the physical device. So one thread that asks before each alloc
+   never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
    the memory. Bytes that are allocated and freed there again and again count once, within a
    counter_batch a thread. The figure is never below what the ledger's own devices hold.
 
-   These readers take a sample themselves if none is known, or if the latest one is older than
-   three poll intervals and no poller runs. They ask a source that fails at most once in an
-   interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
-   source, a try function, a fence, a logger or the ledger's allocator. Such a sample runs no
-   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
-   first do the same for every device. The reports of memlord_request_save, and those at exit and
-   at destroy, ask the built-in source alone. */
+   These readers take a sample themselves if none is known, or if the latest one is older than three
+   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
+   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
+   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
+   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
+   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
+   built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1593,153 +1660,167 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live: reports show them, and take them off what is unaccounted. `others` are the largest other
-   processes, the largest first; a pid of 0 ends the list. memlord_explain and reports show them,
-   with their names where Linux tells those. */
+   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
+   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
+   reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
-    uint64_t total, used; /* bytes, of everybody */
-    uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
-    uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
-    int known;            /* 0: the other fields mean nothing; a source leaves it alone */
-    uint64_t context;     /* bytes; 0: the source cannot tell */
+    uint64_t total, used; /* bytes of the device; bytes that all processes use */
+    uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
+    uint64_t age_ns;      /* age of the sample in ns; a source does not set it */
+    int known;            /* 0: the other fields mean nothing; a source does not set it */
+    uint64_t context;     /* bytes that the driver holds for this process; 0: the source cannot
+                             tell */
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0, or
-   not 0 if the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
-   reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
+   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
+   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
-   samples, and waits for a call of it in progress on another thread.
-   Errors: E_DEVICE. */
+/* Sets the source of a device type. NULL restores the built-in one. It forgets the old source's
+   samples, and waits for a call of that source on another thread.
+   Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample, as the source gave it. Queries no source. If there is no sample, `known`
-   is 0, and the result MEMLORD_OK.
-   Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
+/* Reads the latest sample, as the source gave it. It queries no source. If there is no sample,
+   `known` is 0, and the result is MEMLORD_OK.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device.
+   Cost:   a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Queries the source of a device now.
-   Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made no sense; E_STATE a sample
-           of the device is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+   Errors: E_UNSUPPORTED if the type has no source; E_UNKNOWN if the source failed, or its answer
+           makes no sense; E_STATE if another thread is taking a sample of the device; E_DEVICE if
+           `device` is not one device; E_NOMEM.
+   Cost:   what the source costs. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Starts the pollers: a thread for each physical device that has a source, which samples the device
-   each `interval_ms` (0: 200, at least 10). MEMLORD_POLL_INTERVAL_MS overrides the interval. A
-   poller also starts by itself when a device is used that has all three: a capacity source, a
-   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
-   samples what has grown old, and so do the readers of a capacity.
-   Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-           MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
+/* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
+   200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
+   overrides the interval. A poller also starts by itself when a device is used that has all three:
+   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
+   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
+           MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the pollers and joins their threads. None starts by itself until the next start.
+/* Stops the pollers and joins their threads. No poller starts by itself until the next start.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
-   A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
-   plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
-   count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
-   the requests for which the device had no memory. */
+   A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
+   memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
+   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
+   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
+   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
+   memory. */
 
-/* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
-   are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
+/* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
+   then requests are refused until enough is freed.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. Takes a sample if
-   none is known.
-   Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
+/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
+   if no capacity is known.
+   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
-   that is new to the ledger is added if its type has a source.
-   Cost: some tens of ns, and a few ns a thread; when it takes a sample, that of the source, too. */
+   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
+   capacity is known. A device that is new to the ledger is added if its type has a source.
+   Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
+           source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* Tells whether so many bytes fit: 1 if they do, 0 if not, -1 if neither limit nor capacity is
-   known. */
+/* Tells whether so many bytes fit. Returns 1 if they do, 0 if not, and -1 if neither limit nor
+   capacity is known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* Returns the same for a whole plan, each block on its device (`storage` is ignored); -1 also if
-   the plan names something that is no device. *short_by, if not NULL, is how many bytes the worst
-   device lacks; negative: every device has that many to spare or more; 0 if -1 is returned. */
+/* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
+   returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
+   *short_by, if not NULL, gets how many bytes the device with the largest lack needs. If it is
+   negative, every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
-   physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
-   untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, how many requests failed on this device before,
-   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
-   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
-   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
-   for a log without a logger. */
+/* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
+   physical device. The line has the limit, the capacity, the tickets, other processes, and the
+   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
+   where several share the memory. The line also has the bytes of what is not listed, how many
+   requests failed on this device before, and how many neighbours rest there: see
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
+   Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- reservations: admission -- */
 
-typedef uint64_t memlord_ticket; /* 0 is none */
+typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
-/* Reserves bytes of a device's limit for allocs to come: reserve, allocate, memlord_alloc,
-   memlord_reserve_commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. So does what
-   memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a
-   thread come off its 8 latest tickets; allocs beyond these count in full, unless they name a
-   ticket. A thread may hold any number of tickets for others that name them.
-   Without a limit everything is granted. memlord_reserve runs no collection and waits for nothing.
-   On E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again
-   if it gave back something; or use memlord_alloc_retry; or wait until the host has freed
-   something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
-           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the ledger's
-           own allocator. *out is 0 then. */
+/* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
+   allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
+   or adopted it. What that thread records on the device comes off the ticket, so that nothing
+   counts twice. What memlord_alloc_retry records there also comes off it, so that call needs room
+   only for what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does
+   not refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these
+   count in full, unless they name a ticket. A thread may hold any number of tickets for others that
+   name them.
+   Without a limit every request is granted. memlord_reserve runs no collection and waits for
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
+   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   freed something.
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
+           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
+           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
+           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
+           0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
-/* Ends a ticket, and gives back what no alloc has drawn. Any thread may call it. Call it for a
-   request that failed, too. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
+   for a request that failed, too.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. A thread may adopt a ticket
-   that it has. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
+   them. A thread may adopt a ticket that it has.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
 
-typedef uint64_t memlord_account; /* 0 is none */
+typedef uint64_t memlord_account; /* the number of an account; 0: none */
 
 typedef struct memlord_account_stat {
-    char name[48]; /* cut to fit */
+    char name[48]; /* name of the account, cut to fit */
     memlord_device device;
-    uint64_t bytes, peak; /* charged now; the most that was charged at once */
-    uint64_t limit;       /* 0: none */
-    uint64_t refused;     /* charges, blocks and requests over the limit */
+    uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
+    uint64_t limit;       /* bytes of its limit; 0: it has none */
+    uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
-/* Opens an account. What is charged to it adds nothing to the device's bytes. `limit` 0 is no
-   limit. `name` may be NULL. Reports list the open accounts. The id of a closed account is never
-   that of a later one. Errors: E_INVALID `out` NULL; E_DEVICE; E_NOMEM. */
+/* Opens an account. What is charged to it adds nothing to the device's bytes. A `limit` of 0 means
+   no limit. `name` may be NULL. Reports list the open accounts. The number of a closed account is
+   never used again.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
@@ -1747,116 +1828,128 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 
 /* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
    tickets hold of the account counts against its limit.
-   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
-           changed then. Cost: a few atomics. */
+   Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
+           E_UNKNOWN if the account is closed. After an error nothing has changed.
+   Cost:   a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Uses an account for this thread: what the thread allocates on the account's device from now on,
-   also by memlord_alloc_with, is charged to it, and credited when the block ends, on whichever
-   thread. Do not charge the same bytes by memlord_account_charge. Such allocs are recorded whatever
-   the account's limit; those over it count in `refused`. memlord_reserve and memlord_alloc_retry
-   keep to the limit: a request for more than is left returns E_LIMIT, as over the device's. A
-   ticket holds bytes of the account, too, until an alloc comes off it or it is committed. A thread
-   uses one account at a time, until the next call; 0 ends that, and so does the end of the thread.
-   A resized block is charged its new bytes. A move to another device ends the charge; what arrives
-   there is charged as an alloc. Arenas are not charged.
-   Cost: these blocks take the general path, and 250 bytes more.
-   Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
+/* Uses an account for this thread. What the thread allocates on the account's device from now on,
+   also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
+   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
+   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
+   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
+   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
+   it is committed. A thread uses one account at a time, until the next call of this function or the
+   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
+   another device ends the charge, and the block there is charged as an alloc. Arenas are not
+   charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
+           account from before.
+   Cost:   these blocks take the general path, and 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
-/* Reads an account. Errors: E_INVALID `out` NULL; E_UNKNOWN closed, and *out is zero. */
+/* Reads an account.
+   Errors: E_INVALID if `out` is NULL; E_UNKNOWN if the account is closed, and *out is zero. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN it is closed already. */
+   Errors: E_UNKNOWN if the account is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL they
-   take what the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
+   the thread has. */
 typedef struct memlord_alloc_opts {
-    const memlord_site *site; /* NULL: no site */
-    const char *tag;          /* copied; "": no tag; NULL: the thread's tag */
+    const memlord_site *site; /* site of the alloc; NULL: none */
+    const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
+                                 tag */
     memlord_ticket ticket;    /* the only ticket that the bytes come off; 0: the thread's tickets */
-    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit; 0: the
-                                 thread's */
-    uint64_t stream;          /* MEMLORD_NONE: the default stream; 0: the thread's stream */
+    memlord_account account;  /* account that is charged; MEMLORD_NONE: no account, and no account's
+                                 limit; 0: the thread's */
+    uint64_t stream;          /* stream of the alloc; MEMLORD_NONE: the default stream; 0: the
+                                 thread's stream */
 } memlord_alloc_opts;
 
-/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
-   is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
-   account that is to be charged, too. A ticket that is closed or of another physical device, and an
-   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
-   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
-   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
-           memlord_tag_begin. Cost: the general path, some tens of ns. */
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
+   NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
+   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
+   account: name the account that is to be charged, too. A ticket that is closed or of another
+   physical device is taken as 0, and so is an account that is closed or of another device. Then the
+   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
+   MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
+           memlord_tag_begin.
+   Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
 
 /* -- bands: when a collection pays --
-   A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
-   hi decides: a collection is due when its metric is at or above its threshold, the larger (or,
-   with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
-   limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
-   that is 0 is not used.
+   A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
+   decides. A collection is due when the band's metric is at or above its threshold. The threshold
+   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
+   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
+   the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
-   A band fires again after its metric has been below 7/8 of the threshold. It also fires again
-   when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
-   new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
-   is no upper bound: a run that could not give enough back is not tried again at once.
-   The most specific strategy decides for a device: its own, its type's, that of all. It is in
-   force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
+   its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
+   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
+   So a band is no upper bound, because a run that could not give enough back is not tried again at
+   once.
+   The most specific strategy decides for a device: its own, else its type's, else that of all. It
+   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
-    MEMLORD_METRIC_MAX,       /* the larger of the two */
-    MEMLORD_METRIC_RESERVED,  /* what the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* what the pool holds and has not allocated: rises on frees */
+    MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
+    MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; it rises on
+                                 frees */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
 typedef struct memlord_band {
-    double lo, hi; /* the band is for used % from lo on and below hi; 101 is above everything */
+    double lo, hi; /* the band is for used % from lo on and below hi; a hi of 101 means no
+                      upper end */
     memlord_metric metric;
-    uint64_t bytes;          /* a threshold; 0: not used */
-    double percent;          /* a threshold; 0: not used */
-    memlord_combine combine; /* of the two thresholds the larger one decides, or the smaller one */
+    uint64_t bytes;          /* a threshold in bytes; 0: not used */
+    double percent;          /* a threshold in percent; 0: not used */
+    memlord_combine combine; /* says if the larger or the smaller of the two thresholds decides */
 } memlord_band;
 
-/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. The bands
+/* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID a band is bad: the log names it; E_DEVICE; E_NOMEM. The old strategy stays. */
+   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
 /* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices the default strategy does.
-   Errors: E_DEVICE; E_UNKNOWN none was set. */
+   the selector of all devices that is the default strategy.
+   Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold
-   or an unknown metric.
-   Errors: E_INVALID a band is bad; *bad, if not NULL, is the index of the first. */
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
+   or if its metric is unknown.
+   Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the default strategy, which is that of all devices until the host sets one, except with
-   MEMLORD_FLAG_NO_STRATEGY: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
+   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* Why a collection runs. name, text */
+/* For each reason why a collection runs: its name, and its text. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
@@ -1877,98 +1970,109 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* NaN: unknown */
+    double used_percent;     /* used % of the device; NaN: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0: no number is known, as of a band */
-    uint64_t device_runs, total_runs; /* collections so far, with this one and failed ones */
+    uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
+                                  and 0 */
+    uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
+    uint64_t device_runs, total_runs; /* collections of the device, and of the ledger, so far; this
+                                         one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not: nothing is reset, and gc_failed counts it */
-    int family;         /* 1: freed starts over for every device of the type, as this run gave
-                           memory of all of them back; 0: for this device alone */
+    int ran;            /* 1: it ran; 0: it could not, so nothing is reset, and gc_failed counts
+                           it */
+    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
+                           starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
-/* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
+/* Gives memory back: drops a cache, trims a pool. It runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
-   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
-   allocator has not taken the block back yet. There is at most one run at a time for a device, and
-   no other call waits for it. One callback may run for two devices at once. */
+   MEMLORD_FLAG_DEFER). If that call is a free, your allocator has not taken the block back yet. The
+   callback may call anything but memlord_destroy. A device has at most one run at a time, and no
+   other call waits for it. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on its behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* added to `reasons`: bands call it only if the program has set a
+                                  strategy. For a library that adds a callback on the program's
+                                  behalf */
 };
 
-/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all of them, bands included: the default strategy calls the callback until the host sets a
-   strategy, once the capacity or a limit is known (memlord_strategy_default). Callbacks that match
-   a device add up: the device's own run first, then its type's, then those of all, each in the
-   order they came; their results are added.
-   Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
+/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
+   0 means all of them. With BAND among them the default strategy calls the callback, until the host
+   sets a strategy, once the capacity or a limit is known (memlord_strategy_default). All callbacks
+   that match a device run: first the device's own, then its type's, then those of all, each in the
+   order in which they were added. Their results are added up.
+   Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
                                                    void *user) MLI_OFF(MEMLORD_OK)
 /* Removes the first callback with this selector, fn and user, and waits for runs of it on other
    threads. A callback may remove itself.
-   Errors: E_INVALID fn NULL; E_DEVICE; E_UNKNOWN there is none. */
+   Errors: E_INVALID if fn is NULL; E_DEVICE if `sel` is not a selector; E_UNKNOWN if there is no
+           such callback. */
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
 /* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, is what they gave back, 0 after an error.
-   MEMLORD_OK says that a callback ran, not that it gave back enough.
-   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback serves the reason there; E_STATE a
-           collection of the device is running, or no callback could run. */
+   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
+   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+   Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
+           no callback serves the reason there; E_STATE if a collection of the device is running, or
+           no callback could run. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
-   Without pollers it first samples what is older than their interval. Errors: E_DEVICE. */
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
+   safe point. Without pollers it first samples what is older than their interval.
+   Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
 
 /* -- out of memory -- */
 
-/* How memlord_alloc_retry tries again. */
+/* The policy by which memlord_alloc_retry tries again. */
 typedef struct memlord_retry {
-    uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;  /* the first pause; the longest one, not less than the first */
-    double multiplier;            /* of each further pause; at least 1: all zeros are refused */
+    uint32_t max_retries;         /* most attempts after the first */
+    uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
+                                     than initial_ms */
+    double multiplier;            /* each pause is so many times the one before; at least 1 */
     void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
                                                   enough is freed */
     void *user;
 } memlord_retry;
 
-/* Returns the pause after attempt 0, 1, ...: initial_ms x multiplier^attempt in whole ms, at most
-   max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
+/* Returns the pause after attempt 0, 1, ... in ms: initial_ms x multiplier^attempt in whole ms, at
+   most max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 
-/* Makes the real allocation. Returns 0 if it has one, with *storage set; > 0: no memory, try again;
-   < 0: give up. */
+/* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
+   says that there was no memory, and to try again. A negative number says to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, through out of memory: calls fn; if that finds no memory, retires, collects
-   (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again. Records the storage itself, as
-   memlord_alloc_with does; fn must not. If the request would pass the limit, it first retires and
-   collects once (MEMLORD_REASON_LIMIT); if it still does not fit, it returns E_LIMIT without a call
-   of fn. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on the
-   device. Only what exceeds the tickets must fit; that is the `needed` of MEMLORD_REASON_LIMIT.
-   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
-   NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last failure
-   is logged with memlord_explain, after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
-           multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
-           or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
-           request's reservation. *storage is 0 then. */
+/* Allocates, and tries again when there is no memory. It calls fn. If fn finds no memory, it
+   retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again.
+   It records the storage itself, as memlord_alloc_with does; fn must not. If the request would pass
+   the limit, it first retires and collects once (MEMLORD_REASON_LIMIT). If the request still does
+   not fit, the result is E_LIMIT, and fn is not called. The bytes come off the ticket of `opts` or,
+   if that is 0, off this thread's tickets on the device. Only the bytes beyond the tickets must
+   fit; with MEMLORD_REASON_LIMIT they are `needed`. While fn tries, no other alloc can use these
+   bytes. A request that fails gives them back. A NULL policy is that of the environment variable
+   MEMLORD_RETRY, or the default. The last failure is logged with memlord_explain, after a new
+   sample.
+   Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
+           initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
+           device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
+           memory or gave up; E_NOMEM if the ledger has no room for the request's reservation. After
+           an error *storage is 0. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -1988,41 +2092,43 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* Counts an allocation that found no memory and is not tried again: one of oom_attempts, one of
-   oom_failures. Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, as memlord_alloc_retry counts there.
-   Errors: E_INVALID over 2^48; E_DEVICE. */
+/* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
+   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
+   nothing, because memlord_alloc_retry counts there.
+   Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- pools: memory that the host's own allocator holds -- */
 
-/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known). Looks
-   at the bands of the device, so a collection may run inside this call; inside the device's
-   capacity source none runs, but a later call runs it.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62. */
+/* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
+   It looks at the bands of the device, so a collection may run inside this call. Inside the
+   device's capacity source none runs, but a later call runs it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-/* Adds to what a pool holds or, if `delta` is negative, takes from it, and leaves the largest free
-   piece as it was set. Looks at the bands as memlord_pool_set does.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, or below 0. */
+/* Adds to what a pool holds or, if `delta` is negative, takes from it. The largest free piece stays
+   as it was set. It looks at the bands as memlord_pool_set does.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if the sum is over 2^62 or
+           below 0. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
-/* Counts requests that the pool served from what it held, and those it passed on.
-   Errors: E_DEVICE. Cost: two atomics. */
+/* Counts requests that the pool served from what it held, and requests that it passed on.
+   Errors: E_DEVICE if `device` is not one device.
+   Cost:   two atomics. */
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
-/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0; 0 when
-   nothing is reserved. */
+/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0. The
+   result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
-   0 with MEMLORD_DISABLE. */
+   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2033,209 +2139,220 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device, MEMLORD_PRESSURE_...: by the bytes in use
+/* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes: the used bytes
-   are at least the sum of what they hold, and an emergency of one of them is one of all. The limit
-   is of this process alone. Where the capacity is not known, the limit stands for it. */
+   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
+   are then at least the sum of what the processes hold, and an emergency of one of them is an
+   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
+   stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
 /* -- neighbours: processes that share a device --
    Ledgers of one user, of one process or of several, join a page: a file that each of them maps.
-   Each publishes there what it holds of its physical devices, and raises pressure when it finds no
-   memory: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). 64 ledgers
-   fit, with the host's memory and 16 other physical devices each. */
+   Each ledger publishes there what it holds of its physical devices. A ledger that finds no memory
+   raises pressure: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). A
+   page has room for 64 ledgers, each with the host's memory and 16 other physical devices. */
 
-/* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
-   every process, like the UUID of a GPU or its PCI bus id. Neighbours on a device are the ledgers
-   with the same text (a hash of 64 bits is compared). A device without an identity is not on the
-   page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of its own: the cgroup with
-   the lowest memory limit, or the machine, as memlord_pressure_open finds it. NULL or "" takes off
-   what the host has set.
-   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Sets the identity of the physical device that a device's bytes are in. The identity is a text
+   that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
+   device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
+   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
+   it. NULL or "" takes off what the host has set.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
 /* Joins a page, and makes it if it is not there. A name without '/' is a page of the user's own in
-   /dev/shm, NULL or "" the default one. Any other name is the path of a file that containers may
+   /dev/shm; NULL or "" is the default one. Any other name is the path of a file that containers may
    share. The file belongs to the effective user, with mode 0600. A file that is no such page
    (another owner, a symbolic link, a wrong mode, size, version or content) is refused and logged.
    After an error the ledger works alone, as before.
-   Joining starts one thread, the listener. It sleeps until a neighbour raises pressure, at most the
-   interval of pollers, then publishes what the ledger holds and frees the places of processes that
-   are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
-   for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
-   A forked child joins again by the name at its first call; if it cannot, it works alone.
-   A page whose file was removed is joined again by its name, within the interval of pollers, with a
-   warning.
-   Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
-   Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
-           E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
-           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
+   The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
+   most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
+   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
+   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
+   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
+   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
+   of pollers, and logs a warning.
+   Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
+   Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
+           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
+           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
+           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
-   ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+/* Leaves the page, and joins the listener. The file stays. If another thread is in
+   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
+   call does nothing.
+   Errors: E_STATE if a collection that the listener runs calls it, or if another thread is in it;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
-   MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
-   ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
-   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
-   how many neighbours rest. memlord_alloc_retry asks
-   the neighbours by itself before each pause.
-   Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
-           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
+   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
+   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
+   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
+   The rest ends early when the device's live bytes have changed by more than an eighth.
+   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
+   before each pause.
+   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
+           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
+           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
 /* -- scopes: the cost of a phase of the program --
-   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
-   and are told apart by their path, "decode/attention". Each run of a scope is an invocation. The
-   delta of an invocation is what its thread allocated meanwhile less what it freed, inner scopes
-   included; it may be negative. Blocks remember the scope they were allocated in. */
+   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest, and
+   a scope is identified by its path, such as "decode/attention". Each run of a scope is an
+   invocation. The delta of an invocation is what its thread allocated meanwhile less what it freed,
+   inner scopes included. It may be negative. Blocks remember the scope they were allocated in. */
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
-   Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
-           counted. Cost: tens of ns, and one or two a device and thread. */
+   Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
+           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+   Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
-           memlord_scope_return). */
+   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
+           was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, "q[1,32,128] k[1,8,128]". NULL removes it. Each text is kept once, until destroy. These texts
-   and the names of checkpoints get half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope;
-   E_NOMEM. */
+   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
+   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+   Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in it: each adopts the token, and returns it
-   when it is done. Between the two the thread is in the scope: its blocks remember the scope, and
-   scopes that it begins are inside. The work of all threads is one invocation, which is over when
-   the last of them has left it. Its delta is what all of them did, and its time runs from the begin
-   to the last end. Its peak is the highest sum over them, low by at most a counter_batch for each
-   thread, never high, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not
-   include what other threads did. Any number of threads may have a copy of the token, and adopt it
-   until the exporting thread ends the scope. A thread that has adopted the token may export the
-   scope, too, and gets the same token. It stays in the scope until it returns the token, even after
-   the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
+   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
+   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
+   ends when the last of them has left it. The delta is what all of them did, and the time runs from
+   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
+   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
+   around the exported one do not include what other threads did. Any number of threads may have a
+   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
+   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
+   it returns the token, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
-    uint64_t word[2]; /* the library's */
+    uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
 /* Makes a token of this thread's innermost scope.
-   Errors: E_STATE no scope; E_INVALID `out` NULL; E_NOMEM. */
+   Errors: E_STATE if no scope is open; E_INVALID if `out` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Enters the scope of a token on this thread.
-   Errors: E_STATE this thread exported the token or has adopted it, or is 64 scopes deep; E_UNKNOWN
-           the exporting thread has ended the scope, or the token is of another ledger; E_INVALID
-           `token` NULL; E_NOMEM. */
+   Errors: E_STATE if this thread exported the token or has adopted it, or is 64 scopes deep;
+           E_UNKNOWN if the exporting thread has ended the scope, or the token is of another ledger;
+           E_INVALID if `token` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN the token is of another ledger;
-           E_INVALID `token` NULL. */
+   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
+           ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. Strings live until destroy. */
+/* The totals of all finished invocations of a path. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
-    const memlord_site *site; /* where MEMLORD_SCOPED stands; NULL: memlord_scope_begin began it */
-    uint64_t id, parent;      /* of the scope; of the scope around it, 0: none */
-    uint64_t count, running;  /* invocations that are over; that are not */
+    const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
+                                 scope */
+    uint64_t id, parent;      /* number of the scope; number of the scope around it, 0: there is
+                                 none */
+    uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* the most that one invocation rose above its start: on each device
-                                 by itself, then added, so an upper bound if there are several */
+    } bytes, blocks;          /* deltas of the invocations that are over */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
+                                 device counts by itself, and then they are added, so it is an upper
+                                 bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* the time that invocations took on the host */
-    uint64_t device_ns;       /* what memlord_scope_device_time added */
+    } ns;                     /* time that invocations took on the host, in ns */
+    uint64_t device_ns;       /* ns that memlord_scope_device_time added */
 } memlord_scope_stat;
 
 /* Reads a scope by its path.
-   Errors: E_UNKNOWN never begun, and *out is zero; E_INVALID `path` or `out` NULL. */
+   Errors: E_UNKNOWN if it was never begun, and *out is zero; E_INVALID if `path` or `out` is
+           NULL. */
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Returns the id of this thread's innermost scope; 0: none. */
+/* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds to the time that a device took for a scope, once its events have measured it.
-   Errors: E_UNKNOWN no such id. */
+/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+   Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
-   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
-   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
-   it is suspended:
+   has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
+   too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
+   again when the work is suspended:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
-   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
-   swaps the context holds what the thread was in before, so a fibre may run inside another.
-   memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
-   their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
-   so. */
+   To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
+   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
+   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
+   end only what their own context began, on whichever thread it runs. Scopes measure what their
+   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
+   system that does so. */
 typedef struct memlord_context {
-    uint64_t word[8]; /* the library's; all 0: nothing is open */
+    uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
 /* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of either. Past its ledger's end a context is zeroed, and the call is
-   MEMLORD_OK.
+   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
+   zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
-           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
-           allocates its record, or a thread that has none. Nothing is swapped then.
+   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
+           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
+           first swap cannot allocate the record of the context, or the thread has no record. After
+           an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
-   this thread is in the context, the thread is then in the one it was in before. A thread that
-   exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as for memlord_context_swap; E_STATE also a context whose fibre is suspended inside
+/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
+   open. If this thread is in the context, the thread is then in the context it was in before. A
+   thread that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+   Errors: as memlord_context_swap; E_STATE also for a context whose fibre is suspended inside
            another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
-   to 255 snapshots are kept, spread over the whole run. Beyond that the snapshot goes whose
-   neighbours are closest in time, and is counted. The first, the last, and those in which a device,
-   or all devices together, held most stay. A checkpoint goes only when there is nothing else.
-   Errors: E_INVALID NULL or ""; E_NOMEM, counted.
+/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
+   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
+   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
+   do those in which a device, or all devices together, held most. A checkpoint goes only when
+   nothing else can.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
    Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
-   The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
-   ahead, or the interval changes, the thread learns that within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first snapshot failed; the others will
-           come. */
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
+   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   snapshot is taken. When it runs ahead, or the interval changes, the thread learns that within a
+   second.
+   Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
+           come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
 /* Takes a last snapshot and joins the thread of memlord_snapshots_start.
@@ -2244,7 +2361,7 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* name, text */
+/* For each kind of event: its name, and its text. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
@@ -2273,35 +2390,37 @@ enum {
 };
 
 typedef struct memlord_event {
-    uint64_t time_ns;         /* since the ledger was created */
-    uint32_t thread;          /* a number of the ledger's own */
+    uint64_t time_ns;         /* time of the event in ns since the ledger was created */
+    uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* memlord_device_all(): the event concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): it concerns no device */
     uint64_t storage, bytes;
-    const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
-    const char *tag;          /* of the block; NULL: none */
-    uint64_t scope;           /* the thread's innermost; 0: none */
-    uint64_t stream;          /* of the block; 0: none, or the default one */
+    const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
+    const char *tag;          /* tag of the block; NULL: none */
+    uint64_t scope;           /* number of the thread's innermost scope; 0: none */
+    uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
 
-/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536; 40 bytes
-   each). New events overwrite the oldest, which count in dropped_events. A ledger has one ring: a
-   later start goes on in it.
-   Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
+/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
+   takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has
+   one ring, and a later start goes on in it.
+   Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
+           E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops the writing of events; the ring can still be read.
+/* Stops the writing of events. The ring can still be read.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time, until fn returns non-zero.
-   Events that are overwritten meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+   Events that are overwritten meanwhile are left out.
+   Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 /* -- reports -- */
 
-/* name, suffix of its files, what it is */
+/* For each format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2331,101 +2450,103 @@ typedef enum memlord_format {
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
-/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"); TEXT
-   if it stands for none. */
+/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"), or
+   TEXT if it stands for none. */
 MEMLORD_API memlord_format memlord_format_for(const char *path)
     MLI_OFF(MEMLORD_FORMAT_TEXT)
 
-typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
+typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
-/* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
-           >>knobs; E_INVALID fn NULL; E_NOMEM.
-   The statistics of devices and tags are captured at one moment, and no other call waits. Other
-   lists are read while they are written: they may have what was recorded since. Cost: walks blocks
-   and sites. */
+/* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
+   captured at one moment, and no other call waits. Other lists are read while they are written, so
+   they may have what was recorded since.
+   Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
+           build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
+   Cost:   walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none. It writes a temporary file beside it, and
-   renames that; it does not wait for the disk. %p in the path is the process id, %% a percent sign.
-   An existing regular file is replaced; a symbolic link, FIFO, device or directory is refused. The
-   path "-" is descriptor 1, written with write(2): what stdio still buffers comes later, and
-   SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
-           Windows while another thread or program has the file open;
-           E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
+/* Writes a report to a file: the whole file or none. It writes a temporary file beside the file,
+   renames it, and does not wait for the disk. %p in the path is the process id, %% a percent sign.
+   An existing regular file is replaced. A symbolic link, FIFO, device or directory is refused. The
+   path "-" is descriptor 1. The report goes there by write(2), so what stdio still buffers comes
+   later, and SIGPIPE is held back.
+   Errors: E_INVALID for a bad path, which is logged; E_IO if the file cannot be written whole, also
+           if descriptor 1 is closed, or on Windows if another thread or program has the file open;
+           E_UNSUPPORTED as memlord_write, also for a binary format to a terminal, which is logged;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
-/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had. NULL takes them
-   off. TEXT, JSON and HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS
-   leaves out a label that is no name=value with a name of letters, digits and _, one with the name
-   of an earlier label or of one of MemLord's own (device, tag, scope, site, from, to, version), and
-   what is beyond 1000 bytes.
-   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
-   Owns:   the text is copied. */
+/* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
+   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
+   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
+   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
+   (device, tag, scope, site, from, to, version), and what is beyond 1000 bytes.
+   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
-/* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
-   memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Replaces no file: where there is one of that name,
-   the process id and a number follow the time. The last call counts. A forked child that exits
-   writes a report of its own.
-   Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
+/* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
+   memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
+   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
+   name, the process id and a number follow the time. The last call counts. A forked child that
+   exits writes a report of its own.
+   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter.
-   Saves PROMETHEUS to `path` now, every interval_ms (0: 15000, as often as Prometheus's own
-   configuration scrapes; at least 10) on a thread of its own, and a last time at the stop or in
-   memlord_destroy. The path is as for memlord_save, with %p; the collector reads names that end in
-   .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock decides, as for
-   snapshots. A later start replaces the earlier one. Failures count in dropped_exports; of several
-   in a row the first is logged.
+/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter. It
+   saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
+   stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
+   configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
+   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
+   clock, as for snapshots. A later start replaces the earlier one. Failures count in
+   dropped_exports; of several in a row the first is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
-   label pid. The files of one directory need labels that differ: node_exporter refuses a series
-   that another file has, too.
-   The file stays, and node_exporter goes on to show it: remove the file once it is scraped, and let
-   queries take fresh samples only. memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing: stop first.
-   A forked child does not export. It may start its own export, with a path and labels of its own.
-   Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
-           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
+   label pid. The files of one directory need labels that differ, because node_exporter refuses a
+   series that another file has, too.
+   The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
+   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
+   export. It may start its own export, with a path and labels of its own.
+   Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
+           be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
 /* Stops the export: saves a last time and joins the thread.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks for a dated report now, like that of memlord_save_at_exit. Async-signal-safe: a handler of
-   SIGUSR1 may call this function. The report is JSON, or what memlord_save_at_exit has set. It is
-   one report, however many calls asked before it was written. What comes first writes it:
+/* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
+   handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
+   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
-     MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry;
+     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
+     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
-/* -- interposers: a preloaded library that keeps books of its own --
+/* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
-   begins what is open in the one that it enters. So a scope is an invocation there for each time
-   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
-   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
-   programs, there is none. An interposer of another size or version, or with a NULL function, is
-   ignored. */
+   the program also begins or ends in the library's ledger, on the same thread. So they apply to
+   every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
+   in the library's ledger. When a thread enters a context, what is open there begins in it. So the
+   library's ledger counts an invocation of a scope for each time that its context runs. The ends
+   apply to the innermost tags and scopes there, whichever ledger began them. So a program that
+   swaps the contexts of its fibres in two ledgers has tags and scopes in only one of them. Default
+   tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
+   ledger is destroyed stays open in the library's. The first ledger of the process looks for the
+   interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
+   none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
-    uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
-    uint32_t version; /* 1 */
-    memlord *lord;    /* the library's own ledger, whose tags and scopes do not come back to it */
+    uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
+    uint32_t version; /* always 1 */
+    memlord *lord;    /* the library's own ledger, whose tags and scopes do not go to it again */
     void (*tag_begin)(const char *tag);
     void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
@@ -2434,8 +2555,8 @@ typedef struct memlord_interposer {
 
 /* -- hooks: a host whose allocator is a table of function pointers -- */
 
-/* The functions of the host's allocator; NULL: it has no such function. free_fn frees what any of
-   them returned. */
+/* The functions of the host's allocator. A function is NULL if the allocator does not have it.
+   free_fn frees what any of them returned. */
 typedef struct memlord_hooks {
     void *(*malloc_fn)(size_t size);
     void *(*calloc_fn)(size_t n, size_t size);
@@ -2452,31 +2573,32 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
-   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
-   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
-   that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
-   functions of the table after the install, and again after the uninstall. MemLord's functions call
-   those of their own host as long as MemLord is loaded. So each different set of five functions
-   takes one of four places for good; after an uninstall the same set takes its place again. Four
-   tables may be hooked at once, each with a ledger and a `which` of its own. Two hooked tables with
-   the same functions take two places. To share a ledger and a place, copy a table that is hooked.
-   An install of a table that is hooked changes its ledger and `which`. After the ledger's end the
-   functions record nothing.
+/* Puts functions of MemLord in place of those in the host's table. They call the host's functions,
+   and record on the cpu. A block's site is the caller of its function, so if a wrapper of the
+   host's calls the table, all its blocks have the wrapper as their site. `which` selects the
+   functions whose blocks are recorded, such as MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and
+   realloc always end a block that is recorded. If an allocator gets its functions by a call, such
+   as sqlite3_config, pass it the functions of the table after the install, and again after the
+   uninstall.
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
+   set of five functions takes one of four slots for good. After an uninstall the same set takes its
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
+   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
+   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
+   ledger's end the functions record nothing.
    Requires: no thread is in the functions of the table.
-   Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           is not hooked but has functions of MemLord, no place is left, or the table was changed
-           since it was hooked. The ledger's logger gets the cause.
+   Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
+           E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
+           table was changed since it was hooked. The ledger's logger gets the cause.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies: they call the
-   host's, and record nothing until a table with the same functions is hooked in that place again.
+   live stay on the books. MemLord's functions may still be called through copies. They call the
+   host's, and record nothing until a table with the same functions is hooked in that slot again.
    Requires: as memlord_hooks_install.
-   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
+   Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 /* ---------------------------------------------------------------------- >>support --
@@ -2485,62 +2607,66 @@ MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF
 
 /* -- ledgers that may have ended -- */
 
-/* Returns a number that no other ledger of the process has, before or after; 0 of NULL. What may
-   outlive its ledger keeps this number in place of the pointer. */
+/* Returns the generation of a ledger: a number that no other ledger of the process has, before or
+   after. It is 0 for NULL. An object that may outlive its ledger keeps this number in place of the
+   pointer. */
 MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
 
-/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one.
+/* Returns the ledger with a generation, or NULL if it is destroyed or there never was one.
    Threads: as with every call, no destroy of that ledger may be in flight.
-   Cost:   a few ns; on a thread's first call since a ledger was destroyed a lock, and a walk of the
+   Cost:   a few ns. A thread's first call since a ledger was destroyed takes a lock, and walks the
            ledgers. */
 MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
 
-/* Fills in the allocator that a ledger has by default: it takes pages from the operating system and
-   calls no malloc. */
+/* Fills in the allocator that a ledger has by default. This allocator takes pages from the
+   operating system and does not call malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
 
-/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
+/* -- guards: the functions behind MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms -- */
 
-/* The name and the place of a scope: MEMLORD_SCOPED plants a static one. Its address is its
-   identity; its strings are copied when first seen. */
+/* The name and the place of a scope. MEMLORD_SCOPED plants a static record of them. The record's
+   address is the identity of the scope. Its strings are copied when the ledger first sees it. */
 typedef struct memlord_scope_site {
     const char *name;
     memlord_site site;
 } memlord_scope_site;
 
-/* Begins a scope by its static record: finds it by the address, without comparing names.
-   Errors: as memlord_scope_begin; E_INVALID `place` NULL. */
+/* Begins a scope by its static record. It finds the scope by the record's address, without
+   comparing names.
+   Errors: as memlord_scope_begin; E_INVALID also if `place` is NULL. */
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;    /* NULL: there is nothing to end */
-    uint32_t context; /* the ledger's number of the context that it began in */
-    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    memlord *lord;    /* ledger of the tag or scope; NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that the guard began in */
+    uint32_t depth;   /* tags, or scopes, that were open in that context before */
     int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
-/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
+/* Begins a tag. If memlord_tag_begin would return an error, the guard has nothing to end. */
 MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
-   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
+/* Begins a scope by its static record `place` or, if that is NULL, by its name. If
+   memlord_scope_enter or memlord_scope_begin would return an error, the guard has nothing to
+   end. */
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends a guard: this context is then as deep in tags, or in scopes, as before the guard began. So
-   it also ends those that were begun since and not ended, and leaves adopted scopes that were not
-   returned: after a longjmp the next guard around puts things right. A second end does nothing. In
-   another context than the guard began in (that of another thread, or of another fibre) it does
-   nothing but count in dropped_sites of the sum of all devices; the first such end is logged. */
+/* Ends a guard. This context is then as deep in tags, or in scopes, as before the guard began. So
+   it also ends the tags or scopes that were begun since and not ended, and leaves adopted scopes
+   that were not returned. That is how the next guard around restores the depth after a longjmp. A
+   second end does nothing. In another context than the guard began in (that of another thread, or
+   of another fibre) it only counts, in dropped_sites of the sum of all devices. The first such end
+   is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- a name of 0.4 -- */
 
-/* Records an alloc on a ticket: the name of 0.4 for memlord_alloc_with. The next release leaves it
-   out. */
+/* Records an alloc on a ticket: the name that memlord_alloc_with had in 0.4. The next release
+   leaves it out. */
 MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
                                                  memlord_device device, uint64_t storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -2552,7 +2678,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
 }
 
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
+   Each function makes the real call, records on the cpu device (mapped for a file's mmap), and
+   keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
 /* Calls malloc, and records the block. */
@@ -2560,20 +2687,21 @@ MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_
 /* Calls calloc, and records the block. */
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site);
-/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as in glibc. */
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 /* Records the free, and calls free. */
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
-   that block, an implicit free; over a later part of it, those pages count twice. An offset that
-   does not fit the off_t of the file with the implementation fails with EOVERFLOW: define
-   _FILE_OFFSET_BITS there, too. */
+   that block as an implicit free. MAP_FIXED over a later part of it makes those pages count twice.
+   An offset that does not fit the off_t of the file with the implementation fails with EOVERFLOW,
+   so define _FILE_OFFSET_BITS there, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
-/* Calls munmap, and ends the block with exactly this address and size. Other ranges (a part of a
-   block, several blocks) end nothing and count in unknown_frees, unless the real call fails. */
+/* Calls munmap, and ends the block with exactly this address and size. If the real call succeeds on
+   another range (a part of a block, several blocks), it ends no block and counts in
+   unknown_frees. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -2583,10 +2711,10 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 } /* extern "C" */
 #endif
 /* ---------------------------------------------------------------------- >>macros --
-   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
+   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
 
 /* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address; in C of compilers without GNU extensions it is cut to the width of an address. */
+   address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2603,9 +2731,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C of compilers without statement
-   expressions it is NULL, and the macros below are statements that plant the record themselves.
-   With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C without statement expressions it is
+   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
+   it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2630,9 +2758,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #endif
 
 /* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
-   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
-   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
+   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
@@ -2659,8 +2787,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The track calls with the storage as a pointer and the site of the call. Expressions of type
-   memlord_result under GNU C and C++, else statements. */
+/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
+   C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -2674,24 +2802,24 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MEMLORD_RELEASE(lord, dev, ptr)                                                       \
     MLI_CALL(memlord_release, lord, dev, MEMLORD_KEY(ptr))
 
-/* From here to the end of the block of code:
+/* Guards, which last from their line to the end of the block of code:
 
        MEMLORD_TAGGED(lord, "kv_cache");    tags what this thread allocates
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end: the end of the next guard around restores its own depth. The name of a
-   scope is a string literal, as its record is static; that of a tag may be a variable.
-   Both are declarations. After `if (x)` or a case label give them a block of their own,
-   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past such a declaration to a later label of its block. After the last label of a switch
-   some compilers accept them: they end with the switch.
-   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
+   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
+   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   Both are declarations. After `if (x)` or a case label give them a block of their own, `case 1: {
+   MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse a jump
+   past such a declaration to a later label of its block. Some compilers accept them after the last
+   label of a switch; there they end with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has only the loop forms:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
 
-   These are loops of one round: break and continue inside leave only the block, never a loop of
+   These are loops of one round. A break or continue inside leaves only the block, never a loop of
    yours around it. In C of other compilers than gcc and clang, break, return and goto skip the
    end. */
 #if defined(__COUNTER__)
@@ -2700,7 +2828,7 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
 #if defined(__has_warning)
-#if __has_warning("-Wc2y-extensions") /* it warns of __COUNTER__ */
+#if __has_warning("-Wc2y-extensions") /* this warning is about __COUNTER__ */
 #define MLI_COUNTER_BEGIN                                                                     \
     _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc2y-extensions\"")
 #define MLI_COUNTER_END _Pragma("clang diagnostic pop")
@@ -2716,7 +2844,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 }
 
 #if defined(__cplusplus)
-#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* see >>cpp */
+#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* class in >>cpp */
 #define MLI_ROUND_END(name)
 #elif defined(__GNUC__)
 #define MLI_GUARD(name, begun) memlord_guard name __attribute__((cleanup(mli_leave))) = begun
@@ -2726,9 +2854,10 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
-   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
-   refuse the jump past the cleanup. */
+/* Makes the compiler refuse a jump past a guard. In C, gcc lets a case label or a goto jump past a
+   variable with a cleanup, and the cleanup then reads memory that is no guard. But gcc refuses a
+   jump past a type of variable size. C++ and clang refuse the jump past the cleanup by
+   themselves. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -2757,7 +2886,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
+/* Begins a guard that ends with its block. The last statement names the guard, so that C++ refuses
+   the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \
@@ -2782,15 +2912,16 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
-   exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
+   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
+   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* A program may have files that are compiled in different ways: each way has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
+   has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -2805,8 +2936,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
-   it began in: see memlord_guard_end. */
+   Give a guard a name, because an object without a name ends at once. A guard ends only in the
+   context that it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -2825,23 +2956,24 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
-   the scope, too. */
+/* Begins a scope and, with its block of code, ends it. The name may be a variable. MEMLORD_SCOPED
+   records the place of the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
         : guard(memlord_guard_scope(lord, name, NULL)) {}
 };
 
-/* Calls a function under a tag and returns its result: for expressions, such as the initialiser of
-   a member, `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n); }))`. */
+/* Calls a function under a tag and returns its result. It is for expressions, such as the
+   initialiser of a member: `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n);
+   }))`. */
 template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> decltype(call()) {
     tag begun(lord, name);
     return call();
 }
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
-   A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
+   A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
    thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
@@ -2888,8 +3020,8 @@ private:
 };
 
 /* -- sites of callers --
-   The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
-   also where the compiler inlines it.
+   The place of a call, as a default argument. A wrapper with such an argument is no site. Each of
+   its calls is one, also where the compiler inlines the wrapper.
 
        void *my_alloc(size_t size, mlord::here from = mlord::here()) {
            void *p = malloc(size);
@@ -2897,8 +3029,8 @@ private:
            return p;
        }
 
-   A std::source_location of C++20 converts to it. Where the compiler has no __builtin_LINE, the
-   site is NULL. A function whose parameters are not yours to choose has its caller all the same:
+   A std::source_location of C++20 converts to it. If the compiler has no __builtin_LINE, the site
+   is NULL. A function whose parameters you cannot change can have its caller as the site:
    MEMLORD_SITE_OF_CALLER(lord), or memlord_site_at(lord, __builtin_return_address(0)). */
 class here {
 public:
@@ -2915,7 +3047,7 @@ public:
     constexpr here(const L &location) noexcept
         : file_(location.file_name()), function_(location.function_name()),
           line_(static_cast<int>(location.line())) {}
-    /* Cost: as memlord_site_of. */
+    /* Cost:   the same as memlord_site_of. */
     const memlord_site *site(memlord *lord) const noexcept {
         return file_ ? memlord_site_of(lord, file_, function_, line_) : NULL;
     }
@@ -2927,18 +3059,18 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
-   that they end before that memory does. Past the end of its ledger a handle does nothing. */
+   can be moved, and cannot be copied. A class declares its handles after the memory that they
+   record, so that they end before that memory does. Once its ledger is destroyed a handle does
+   nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
-    /* Records a storage that was just created: memlord_alloc. */
+    /* Records a storage that was just created, by memlord_alloc. */
     handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Calls memlord_track: records a new storage, or one more reference to a storage that is
-       live. */
+    /* Records a new storage, or one more reference to a live storage, by memlord_track. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -2954,8 +3086,8 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. The handle is empty then.
-       Errors: as memlord_release; E_STATE the ledger was destroyed. */
+    /* Records the end of this reference now, by memlord_release. The handle is empty afterwards.
+       Errors: as memlord_release; E_STATE if the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
         memlord_result r = generation_ ? MEMLORD_E_STATE : MEMLORD_OK;
@@ -2963,8 +3095,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
-       the storage. */
+    /* Empties the handle without an end of the reference; the caller has to record that end.
+       Returns the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -2981,13 +3113,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
-       refused it. */
+    /* Returns true if the reference is recorded. It is not recorded on a NULL ledger, nor if the
+       ledger refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
-       end. */
+    /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
+       empty, because the ledger has counted a dropped storage, and awaits its end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -2998,7 +3130,8 @@ private:
 /* -- the allocator of a container --
    Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
    an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives them, and operator new does not record in the same ledger. */
+   the ledger outlives the allocator and its copies, and operator new does not record in the same
+   ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -3035,8 +3168,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
-       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
+    /* Returns the bytes of n objects. If that is more than memory can hold, it returns the largest
+       size, and operator new fails in its own way. volatile prevents a warning about that size. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);
@@ -3065,7 +3198,8 @@ bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
 #endif
 
 #endif /* MEMLORD_H */
-/* Outside the include guard: another header may have included memlord.h without MEMLORD_PMR. */
+/* Stands outside the include guard, because another header may have included memlord.h without
+   MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -3075,8 +3209,8 @@ namespace mlord {
 MLI_WAY {
 
 /* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate; without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive it. */
+   code that called allocate. Without optimisation that is an inline function of the C++ library.
+   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -3091,7 +3225,9 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_); /* last: no need to save it */
+        /* This is the last call before the record, so that the site need not be saved across
+           another. */
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
 #endif
@@ -3290,13 +3426,13 @@ private:
 
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
-/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
-   other module. Locks: none. */
+/* Owns the macros that hide the differences of compilers, and includes the headers of the system.
+   It may use no other module. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
 #else
-#define MLI_WINDOWS 0 /* else the system is POSIX */
+#define MLI_WINDOWS 0 /* the system is then POSIX */
 #endif
 
 #if defined(__GNUC__)
@@ -3315,7 +3451,7 @@ private:
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address that is about to be written. */
+/* Begins to load the cache line of an address, because it is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -3331,12 +3467,12 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* for the invariant TSC bit */
+#include <cpuid.h> /* __get_cpuid, which tells if the counter is steady */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* atomics */
+#include <intrin.h> /* intrinsics for atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
-#include <emmintrin.h> /* for probes of the map */
+#include <emmintrin.h> /* vector compares, with which the map finds a slot */
 #define MLI_SSE2 1
 #else
 #define MLI_SSE2 0
@@ -3351,7 +3487,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* stalls for memory */
+#include <poll.h>     /* poll, which waits for stalls for memory */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3378,32 +3514,34 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
+#define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module (the executable, a library) as the system has loaded it. */
+/* A module as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
-    const void *start;  /* the lowest address of the module */
+    const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address: its first address and the one behind it, as in the file,
-       and its offset in the file; `end` 0: not known. */
+    /* The segment that has the address. `start` is its first address and `end` the address behind
+       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
+       known. */
     struct {
         uint64_t start, end, offset;
     } segment;
-    const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: the module has no build id */
+    const void *id; /* the build id, in the module's memory */
+    size_t id_size; /* bytes of the build id; 0: the module has none */
     int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* The module that is at an address now: what tells it from another one. */
+/* The identity of the module that is at an address now. Two modules that were there at different
+   times differ in it. */
 typedef struct mli_loaded {
     const void *start;
-    const char *name; /* as mli_image.loaded */
+    const char *name; /* the name that the loader has for the module, as in mli_image */
     uint64_t bias;
 } mli_loaded;
 
-/* What a thread runs. Requires: it outlives the thread. */
+/* The function that a thread runs, and its argument. Requires: the job outlives the thread. */
 typedef struct mli_job {
     void (*run)(void *);
     void *user;
@@ -3411,17 +3549,17 @@ typedef struct mli_job {
 
 /* ---------------------------------------------------------------------------- src/os/knobs.h -- */
 
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
+/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
    module. Locks: none. */
 
-/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
-   compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
+   the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
-   breaks each once. */
+/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
+   tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3439,7 +3577,7 @@ typedef struct mli_job {
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports, too */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif
@@ -3454,9 +3592,9 @@ typedef struct mli_job {
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* A private function or table that other modules use. In the product it is static; where each
-   module is an object of its own, the linker sees it and hosts do not. A variable is declared in
-   the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product it is static. In a
+   build with an object for each module the linker sees it, and hosts do not. A variable is declared
+   in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;
@@ -3472,16 +3610,16 @@ typedef struct mli_job {
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
 /* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
+   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
    returns 0 for success unless a comment says otherwise.
    Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
-   as a time stamp only where the counter has a constant rate in every power state. There
-   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
+/* Returns the ticks of the processor's counter. To read it takes a third of the time of a clock.
+   Ticks are a time stamp only if the counter has a constant rate in every power state. In that case
+   mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -3498,9 +3636,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before;  /* the mask that mli_signals_restore sets */
-    sigset_t pending; /* the signals that were pending before: they stay so */
-    int cancel;       /* the cancellation state before */
+    sigset_t before;  /* the signal mask that mli_signals_restore sets again */
+    sigset_t pending; /* the signals that were already pending, which stay pending */
+    int cancel;       /* the cancellation state that mli_signals_restore sets again */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -3514,59 +3652,61 @@ typedef pthread_t mli_os_thread;
 
 /* -- functions --
    A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
-   on it that free does not change errno. */
+   on a free that does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
-/* Returns the ns of a clock that never goes back. */
+/* Returns the time of a clock that never goes back, in ns. */
 MLI_PRIVATE uint64_t mli_now(void);
-/* Returns the ns since 1970-01-01 UTC. */
+/* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
-   is unset or empty or the process is set-uid (its environment is not trusted). */
+/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
+   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
+   trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Makes mli_barrier_all ready. Returns 1 if it works. */
+/* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
    refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error; NULL: the number has no text here. */
+/* Returns a text for the number of an error, or NULL if there is none here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
+/* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file, and returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protect the writing of a file, before and after it. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
-   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
-   too: a cancelled thread would leave the file half written. Windows has none of these. */
+/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
+   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
+   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
+   Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
 /* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
-   passes the value to `hook`. */
+   passes the thread's value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -3576,35 +3716,36 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
+/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
+   it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
 /* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
-   other threads wait for that work. */
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
+   threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
-   its output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
+   output must not go to this file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
-   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
-   in use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
+   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
+   hook counts as in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
+/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
+MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -3831,10 +3972,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
-   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
-   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
-   if the kernel is short of memory. */
+/* Calls membarrier. Returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h. 8 is PRIVATE_EXPEDITED and 16 is its registration, both since
+   Linux 4.14. Command 8 may fail after 16 has succeeded, in a sandbox that the process entered
+   later, or if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -3848,7 +3989,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* strerror is not used: its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -3868,7 +4009,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
+                                                     bits */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -3890,7 +4032,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links: a small race remains */
+    return rename(from, to); /* the file system has no hard links, so a small race remains */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -4003,7 +4145,7 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker) {
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
-    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
+    if (number >> 31) return 0; /* the number is a pthread_self, not one of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
     errno = saved;
     return gone;
@@ -4020,45 +4162,49 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
-/* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
-   worse than none. Locks: none. */
+/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
+   process. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
+   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
+   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
-    const char *root; /* a prefix of every path, for tests; NULL: none */
+    const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
-                         had a limit */
-    char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* the path of the file being read */
-    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
+    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
+                         none had a limit */
+    char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
+    char path[1024];  /* the path of the file that is being read */
+    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
+                         stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
+   Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
-/* Returns 1 if a symbolic link has this text. Keeps errno. */
+/* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
+   other part of a sample. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
 typedef struct mli_cpu {
-    const char *root; /* has no effect on this system */
+    const char *root; /* without effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
-   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
-   returns the free memory the function returns -1, and the host can set a capacity source. */
+/* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
+   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
+   Some systems have no call that returns the free memory. There the function returns -1, and the
+   host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4077,8 +4223,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 
 #if defined(__linux__)
 
-/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
-   sizeof cpu->path, whatever else is added. */
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. If the path is too long, the
+   result is sizeof cpu->path, and stays so whatever else is added. */
 static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
     if (n >= sizeof cpu->path - end) return sizeof cpu->path;
@@ -4086,8 +4232,9 @@ static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     return end + n;
 }
 
-/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
-   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+/* Reads the file `name` into cpu->text as a string. The directory of the file is the first `end`
+   bytes of cpu->path. Returns 0, or -1 if the text is not known. A missing file reads as "max",
+   because a missing limit is no limit. */
 static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
@@ -4111,7 +4258,7 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
    the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
-    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    if (*at < '0' || *at > '9') return -1; /* strtoull also takes blanks and signs */
     errno = 0;
     *out = strtoull(at, &end, 10);
     if (errno || strncmp(end, unit, strlen(unit))) return -1;
@@ -4123,8 +4270,8 @@ static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     return *end == '\n' || !*end ? 0 : -1;
 }
 
-/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
-   such line. Returns 0; -1: malformed. */
+/* Parses the number in the line of cpu->text that begins with `name`. If there is no such line,
+   *out is unchanged. Returns 0, or -1 if the line is malformed. */
 static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
@@ -4136,7 +4283,8 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
+   number is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -4145,10 +4293,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
-   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
-   to one version at a time. If no line names it, it is in version 2: the line without
-   controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
+   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
+   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
+   line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -4158,7 +4306,7 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
         if (next) *next++ = 0;
         path = strstr(line, ":/");
         if (!path) continue;
-        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        *names = *path = ','; /* now a comma is on both sides of each controller */
         word = strstr(names, ",memory,");
         *v1 = word && word < path;
         if (*v1 || path == names + 1) found = path + 1;
@@ -4166,10 +4314,10 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
-   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
-   and count as used, as does cache that the file does not list. */
+/* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
+   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
+   count as used. So does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -4185,10 +4333,10 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     return 0;
 }
 
-/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
-   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
-   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
-   no such file. Returns 0; -1: unknown. */
+/* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
+   off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
+   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
@@ -4204,7 +4352,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
         struct stat st;
         *total = limit;
         cpu->path[end] = 0;
-        if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
+        if (!stat(cpu->path, &st)) /* the inode is unique on the machine, also in containers */
             cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
         memcpy(cpu->home_path, cpu->path, end + 1);
     }
@@ -4212,9 +4360,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
-   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
-   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+/* Computes the memory of the process from the machine, the cgroup of the process and all cgroups
+   above it. *total is the lowest of their limits. *left is the least that any of them leaves.
+   `root` is the length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -4233,7 +4381,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
+        while (cpu->path[--end] != '/') {} /* a slash is at `top` */
     }
     return -1;
 }
@@ -4243,8 +4391,8 @@ static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
-/* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
-   in cpu->path. */
+/* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
+   the length of the root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -4295,8 +4443,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* MemLord declares this function itself: the SDK's header gives it a name that depends on the SDK's
-   version and settings. */
+/* Returns the working set of a process, among others. MemLord declares this function itself,
+   because its name in the SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -4337,7 +4485,7 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     *process = r == KERN_SUCCESS ? self.resident_size : 0;
     return 0;
 }
-#else /* no portable call returns free memory; the host can set a capacity source */
+#else /* no portable call returns free memory */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     (void)cpu;
     (void)total;
@@ -4365,28 +4513,28 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
 /* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. May use os/system. Locks: none of its own. */
+   module is an executable or a library. It may use os/system. Locks: none of its own. */
 
-/* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
-                    is in none, or that is not known. Recording calls use it while the host holds
-                    locks, so it must not wait for dlopen, which runs constructors of the host.
+/* Each system defines these functions:
+     mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
+                    it is in no module or that is not known. Recording calls use it while the host
+                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
-                    does. It may wait for dlopen. */
+     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
+                    there is none. It may wait for dlopen. */
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
-   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
+   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
-   gaps between its segments, of the segment. `bias`, the load address, is the same for all
-   segments; it is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
+   between its segments it is that of the segment. `bias`, the load address, is the same for all
+   segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4395,13 +4543,14 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* A symbol of this system has no size: the nearest one below need not contain the address. */
+/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
+   contain that address. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Windows keeps function names in separate files that need dbghelp. */
+/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
@@ -4413,9 +4562,10 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
    dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* It waits for nothing if the module is never closed: one that the program began with, or one that
-   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
-   dlopen on that thread, from a malloc: then the result is 0. */
+/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
+   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
+   result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4427,8 +4577,8 @@ MLI_PRIVATE int mli_module_keep(void);
 
 #if defined(__linux__)
 /* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
-   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
-   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+   that compiles as C99 does not define. The weak ones are not in every program. Before glibc 2.34
+   dladdr is in libdl, which the program may not link. _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -4439,7 +4589,7 @@ typedef struct mli_dl_found {
     unsigned long long flags;
     void *start, *end;
     struct link_map *map;
-    void *rest[14]; /* more than the system writes */
+    void *rest[14]; /* room for more than the system writes */
 } mli_dl_found;
 typedef struct mli_dl_phdrs {
     ElfW(Addr) bias;
@@ -4453,8 +4603,8 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* of the module (the program or a library) that
-                                                    has this code: its dynamic section */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
+                                                    code */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -4469,9 +4619,9 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
 }
 
 /* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
-   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
-   program, unless the loader was started by name (ld.so ./program): then the program's own headers
-   tell. */
+   set up, and a malloc that records runs before that. For a dynamic program the kernel gives the
+   address of the loader, unless the loader was started by name (ld.so ./program). In that case the
+   headers of the program name a loader. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -4489,7 +4639,7 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
     }
 #if !defined(__GLIBC__)
     {
-        mli_dl_info info; /* of musl: that of glibc waits for dlopen */
+        mli_dl_info info; /* for musl, because glibc's dladdr waits for dlopen */
         if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
     }
 #endif
@@ -4505,7 +4655,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module; NULL: there is none. */
+/* Finds the build id in the notes of a module. Returns NULL if there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -4532,11 +4682,12 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the program did not begin with the modules from here on */
-    int modules; /* 1: there are modules */
+    int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
+/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
+   is none. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -4547,7 +4698,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest: offset and address are alike in it */
+    const uint64_t page = 4096; /* the smallest page; offset and address are equal modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -4562,8 +4713,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* The list begins with the executable and the libraries that were loaded with it, up to the loader
-   or beyond; dlopen adds to its end. */
+/* Looks for the address in the next module of the loader's list. The list begins with the
+   executable and the libraries that were loaded with it. The loader is the last of these, or among
+   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -4588,16 +4740,16 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
+    out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
     out->bias = loaded.bias;
-    /* glibc gives the program no name, musl the one it was started by or that of a link. */
+    /* glibc gives the program no name. musl gives the name it was started by, or that of a link. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
+    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
 MLI_PRIVATE const char *mli_symbol_at(const void *address) {
@@ -4653,7 +4805,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->loaded = out->path = executable;
     out->bias = (uint64_t)(uintptr_t)out->start;
     n = GetModuleFileNameW((HMODULE)(uintptr_t)out->start, wide, MAX_PATH);
-    if (n >= MAX_PATH) n = 0; /* the path is longer */
+    if (n >= MAX_PATH) n = 0; /* the path is longer than `wide` */
     if (n)
         n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, executable, MLI_PATH_MAX - 1,
                                        NULL, NULL);
@@ -4692,17 +4844,18 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
-    if (!d || !&mli_loader) return 1; /* a static program */
+    if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
-                                                                                   changes */
-        if (i == 20) return 0; /* this thread itself changes it, it seems */
+    /* Wait while the list of modules changes. */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
+        if (i == 20) return 0; /* this thread itself seems to change it */
         mli_nap(1000000);
     }
-    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* weak, as mli_dladdr
+                                                                               is */
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
     return 1;
@@ -4715,13 +4868,15 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
+MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or libc is musl, which
+                                                       closes no library */
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
-/* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. May use os/system. Locks: none. */
+/* Owns the return addresses and frames of the current stack. It has the unwinders, knows MemLord's
+   own frames, and detects callbacks that were left by longjmp. It may use os/system. Locks:
+   none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -4731,7 +4886,7 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
                                 return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
@@ -4743,14 +4898,15 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
-   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
-   inside the function only if it is further down the stack than *mark. A thread may change between
-   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
+/* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
+   function, or 0 if no call is in progress. If the function was left by longjmp, *mark is set to 0.
+   The sign of that is `here`, the address of the current frame: inside the function it is further
+   down the stack than *mark. A thread may change between stacks, as fibres do. Then a mark may be
+   cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
-   MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
+   the host and MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -4759,8 +4915,8 @@ MLI_PRIVATE int mli_is_own(const void *address);
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
 
-/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
-   many; 0: the system has no unwinder. `user` is not used. */
+/* Writes the return addresses of the thread, the innermost first, at most `cap`. Returns how many
+   it wrote, or 0 if the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
@@ -4773,15 +4929,16 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* Stacks grow downwards: a frame above the mark is outside the function. */
+/* Relies on stacks that grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
-   stacks leave out. The functions lie in one section, and the linker tells where that begins and
-   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
+/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
+   host and MLI_NOTE_CALLER keep their frames, which stacks leave out. These functions lie in one
+   section, and the linker tells where it begins and ends. A copy that was inlined into the host's
+   function lies elsewhere, and counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -4810,8 +4967,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
-   library, which loads it: both are weak, so that no program must link them. */
+/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
+   library, which loads libgcc_s. Both are weak, so that no program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;
@@ -4865,14 +5022,14 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
-   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
+   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
    bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 
-/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
-   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
-   mli_u64 is aligned to 8 bytes. */
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
+   threads read the value and conclude nothing else from it. Layout and code are the same in C and
+   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+   halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4883,14 +5040,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
+#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
-   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
-   no other. */
+/* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
+   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
+   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
+   load needs no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4911,7 +5068,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
+#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
 #endif
 
 #if defined(__GNUC__)
@@ -4938,9 +5095,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
-   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
+   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
+   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
+   store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -4994,20 +5152,21 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand but not an atomic one. */
+   plain load into an operand, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
-/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
-   or by holding its lock. Other threads may read the word. */
+/* Adds to a word with a load and a store. Requires: the caller is the only writer of the word,
+   because it owns the word or holds its lock. Other threads may read the word. */
 static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
     mli_u64_store(w, mli_u64_load(w) + v);
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store: a reader
-   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store. A reader
+   that sees one of the new words also sees what the caller stored before. Pairs with
+   mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -5027,67 +5186,69 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
-/* Raises a shared word to at least v; both are compared as signed. */
+/* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
-   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
-   it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
+   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
+   these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row: its published balance */
-    MLI_RANK_COUNT,     /* the cells of the orphan record */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
-    MLI_RANK_LOG,       /* the logger, and the threads in it */
-    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
+                           balance */
+    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* the table of sampled blocks, and the totals of stacks */
+    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
+    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
     MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
+    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
-                           it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
-                           address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
-                           index */
-    MLI_RANK_ORPHAN,    /* the orphan record */
-    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
+    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
+                           Inside it takes the locks of buckets, which have no rank */
+    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
+                           several by rising address */
+    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
+    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
+    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
+                           ledgers under it */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that
-   drops it. */
+/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
+   it. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
+                     locks again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
    physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread does not hold a lock any more. */
+/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
-   rank, and may be inside already. */
+/* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
+   of an inner rank. It may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
+/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
-/* Returns 1 if the thread holds no lock and is not inside a shard. */
+/* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
+/* Returns 1 if the thread holds at most an orphan lock, and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* Returns 1 if the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -5100,11 +5261,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
-   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
-   thread of lower priority run, and such a thread may hold the lock. */
+/* Waits once in a loop. *n counts the calls. The first calls spin, later ones yield, and those
+   after them sleep for 50 us to 1 ms. To yield is not enough, because a real-time thread that
+   yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 /* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
@@ -5123,7 +5284,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value that the word had before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -5166,11 +5327,11 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v) {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 typedef struct mli_ranks_state {
-    uint32_t held[MLI_RANKS]; /* locks of each rank that this thread holds */
-    const mli_lock *shard;    /* the shard lock taken last */
+    uint32_t held[MLI_RANKS]; /* how many locks of each rank this thread holds */
+    const mli_lock *shard;    /* the shard lock that this thread took last */
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
-/* Returns the number of locks of the first `ranks` ranks that the thread holds. */
+/* Returns how many locks of the first `ranks` ranks the thread holds. */
 static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
@@ -5233,17 +5394,20 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 
 /* ------------------------------------------------------------------------- src/base/ledger.h -- */
 
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
-   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
-   so its number and address are valid as long as the ledger; a thread record is reused, never
-   freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
+   the member of struct memlord that is named after it. Invariants: a row is never removed, so its
+   number and address are valid as long as the ledger; a thread record is reused, never freed.
+   Locks: base/atomics lists all locks in their order (MLI_RANK_...).
+   Words of the comments: a dev is a ledger's own number of a device. A row has the counters of one
+   device, site or tag. A picked block is one that the sample of stacks has. The record of a thread
+   has its own part of all counters, and the orphan record serves threads that have none. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
 
-/* A book has all rows of one kind. */
+/* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -5253,7 +5417,8 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
+/* Kinds of records that found no room, or are no longer kept. They are counted for the ledger as a
+   whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5266,7 +5431,7 @@ enum {
     MLI_LOSS_COUNT
 };
 
-/* The public functions that count and log their refusals: see mli_refuse. */
+/* The public functions that count and log their refusals by mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
@@ -5280,21 +5445,23 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
+typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_array: see
+                               base/vectors */
 
-/* A part of the map of live blocks: see books/map. */
+/* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
     mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets of the table */
+    uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
+    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
+                               restores */
 } mli_shard;
 
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
-    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 state; /* one of MLI_HELPER_... */
     mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
@@ -5303,88 +5470,91 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
-                              `poller`, and the bands of the physical device's devices */
+    mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
+                              `poller`; also guards the bands of the devices that share this
+                              physical device */
     mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
+                              lock */
     uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
                                 callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
-    memlord_device device; /* the source is asked about this device */
+    memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
-    uint64_t sampled;      /* the time of `sample` */
-    uint64_t limit;        /* 0: none */
+    uint64_t sampled;      /* the time of the latest sample */
+    uint64_t limit;        /* the limit in bytes; 0: none */
     double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* the bytes that open tickets have left */
-    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
+    uint64_t ticket_bytes; /* bytes that no alloc has taken from open tickets yet */
+    uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
                               called since */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
-                              page was last read */
+    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
+                              was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
+    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
+                                    they run no callbacks for a while */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+/* Memory for a call that lacked some under the cold lock. The call drops the lock, allocates a
    block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size;   /* of the block */
-    size_t wanted; /* the size of the allocation that failed last */
+    size_t size;   /* bytes of the block */
+    size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* The ledger's own memory, in grains of 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
-   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
-   The type of any other state is in the body of its module, and the ledger has a pointer to the
-   state: so the compiler lets no other module read it. A new module with state has a line in
-   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
-   embed/lives calls: see mli_life. */
+   functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
+   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
+   pointer to the state, so that the compiler lets no other module read it. A new module with state
+   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
+   x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets;       /* the buckets of all tables together */
-    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+    mli_u32 buckets;       /* number of buckets of all tables together */
+    uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* MLI_HOOK_... */
-    mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
-                                 the dev is published */
+    mli_u32 hooks;     /* bits MLI_HOOK_... */
+    mli_u32 alert;     /* bits MLI_ALERT_... */
+    uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
+                                 before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
+    mli_u32 allowance; /* how many threads the margins of bands allow for */
+    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
+                          ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
-    mli_lock orphan_lock;      /* held by the thread that uses that record */
+    mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
     mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
-    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
-                          picked */
+    mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
-    uint64_t seed;     /* of the samples of all threads */
+    uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
-                                                   under the cold lock */
+    mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
+                                                   the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -5392,28 +5562,29 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted into place */
+    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many births there are; under the cold lock */
-    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    uint32_t birth_count; /* how many such combinations there are; under the cold lock */
+    mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
+    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
+                                     is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
-    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what no device counts */
+    mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
-                                               stays 0 */
-    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
+    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
-    mli_u32 polling;       /* MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -5426,7 +5597,7 @@ struct mli_memory_state {
     struct mli_region *regions;
 };
 struct mli_events_state {
-    mli_ptr ring; /* mli_ring * */
+    mli_ptr ring; /* mli_ring *: the ring of events */
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
@@ -5434,23 +5605,26 @@ struct mli_events_state {
     X(retry) X(saving)
 
 struct memlord {
-    struct mli_map_state map; /* first: a call finds a shard without adding an offset */
+    struct mli_map_state map; /* the map is first, so that a call finds a shard without adding an
+                                 offset */
 
     /* These members are set when the ledger is made, and constant from then on. Any module may read
        them. */
-    uint64_t generation; /* unique in the process */
-    uint32_t flags;      /* MEMLORD_FLAG_... */
-    int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
+    uint64_t generation; /* a number that no other ledger of the process has */
+    uint32_t flags;      /* bits MEMLORD_FLAG_... */
+    int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
+                            too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, as they may not include the headers of these.
-       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
-       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, because these modules may not include their
+       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
+       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
+       that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -5468,26 +5642,28 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* the offset of the ledger's pointer to that state */
-    /* Returns why a description is refused; NULL: it is not. */
+    size_t at;   /* offset of the ledger's pointer to that state */
+    /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
+    /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
+       ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
+    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
+       made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
-       the order of embed/lives. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take their locks
+       in the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
-       there. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread
+       exists. */
     void (*forked)(memlord *lord);
-    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
        record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
-       other thread has the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
+       one. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5495,52 +5671,56 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
+   clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A place for a host's table of functions that is or was hooked. Each place has functions of its
-   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+/* A slot for a host's table of functions that is or was hooked. Each slot has functions of its own,
+   because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the table that is hooked now; NULL: none is */
-    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
-                             to call them; free_fn NULL: the place was never used */
-    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
-    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+    memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
+                             go on to call them; free_fn NULL: the slot was never used */
+    mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
+    mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
+                             MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
 #define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
-enum { /* mli_process.started */
+enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. All zeros is its valid initial state. */
+/* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
+    mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
-    mli_u64 generation;       /* that of the ledger made last */
+    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
+                                 yet */
+    mli_u64 generation;       /* the generation of the ledger that was made last */
     mli_u64 ended;            /* how many ledgers were destroyed */
-    mli_u32 started;          /* MLI_START_... */
+    mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
-                                waits; NULL: none; under the registry lock */
-    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which
+                                memlord_destroy waits; NULL: none; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
-    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
+                                handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
@@ -5560,15 +5740,15 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a logger that the thread is in. */
+/* The calls of one ledger's logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger whose logger it is */
-    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
-    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
+    uint64_t generation; /* the generation of that ledger */
+    uintptr_t frame;     /* the frame of the outermost of these calls: see mli_frame_runs */
+    uint32_t inside[2];  /* how many of these calls began in each turn: see mli_log_state */
 } mli_log_calls;
 
-/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
-   never matches again. */
+/* The current thread's record in one ledger. No two ledgers have the same generation, so the
+   generation of a destroyed ledger never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -5576,24 +5756,25 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address and never follow it: the system may free it before the last call of the
-   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
+   compare its address, but must not follow it, because the system may free it before the last call
+   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
 typedef struct mli_self_state {
-    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
+    uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
+                            last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
-    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
-    uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;            /* what memlord_find returned then */
+    uint64_t found_ended;      /* mli_process.ended at the time of that call */
+    memlord *found;            /* what that call of memlord_find returned */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
-                                0: none */
-    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
-                                0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+    uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
+                                none */
+    uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
+                                none */
+    uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
@@ -5601,24 +5782,28 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
-                                is not logged yet; 0: none */
+    uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
+                                not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
-                                unknown */
-    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
+                                not known */
+    void *frame;             /* the frame that `caller` returns to; NULL: not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
-    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
-    uint64_t pick_had;       /* the bytes that it had before */
-    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
+    uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
+                                block is not picked */
+    uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
+                                alloc */
+    uint64_t pick_had;       /* the bytes that the block had before the call in progress */
+    uint32_t pick_kept;      /* 1: the block keeps its stack, and is not the last block that the
                                 thread had picked */
     uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
-    mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
-    mli_log_calls log_calls; /* zero: the thread is in no logger */
+    mli_debug_note note;     /* numbers for the debug line of the call in progress: see
+                                books/blocks */
+    mli_spare_block spare;   /* the memory that the call in progress lacked under the cold lock */
+    mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
+                                none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -5627,7 +5812,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Notes the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5650,8 +5835,8 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* ------------------------------------------------------------------------- src/base/frames.h -- */
 
-/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
-   none. */
+/* Has the unwinder that follows frame pointers. It owns no state. It may use os/ and mli_self.
+   Locks: none. */
 
 /* ------------------------------------------------------------------------- src/base/frames.c -- */
 
@@ -5685,8 +5870,8 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress, as MemLord's own code need not keep frame
-   pointers. A caller's frame lies above that of the function it called: the walk ends at a frame
+/* Begins with the frame of the call in progress, because MemLord's own code need not keep frame
+   pointers. A caller's frame lies above that of the function it called. The walk ends at a frame
    that does not, so a cycle ends it, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
@@ -5715,22 +5900,22 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
-   function, the full buffer goes to that function, and is filled again. Without a function the text
-   is cut at the end of the buffer, and the rest counted, as snprintf does. */
+/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
+   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
+   a function, the full buffer goes to that function, and is filled again. Without a function the
+   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
 
-#include <stdarg.h> /* mli_putf, mli_jsonf */
+#include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
+MLI_TABLE(const char mli_type_names[][8]) /* the names of device types, by type: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes put so far, with those that were cut */
-    size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
+    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
@@ -5738,15 +5923,15 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one after the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. */
+/* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 /* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
    UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
@@ -5761,31 +5946,30 @@ MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
-/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
-   chrono-compatible algorithms. */
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
+   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
+   algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
-   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
-   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
-   byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
+   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
+   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Two different names never become equal. */
+   Every format does so. Thus two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
    element, so that an HTML page can contain the text. */
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
-/* Writes a JSON string, or null. */
+/* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. Replaces the character
-   `other`, if it is not 0, by `instead`. */
+/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
+   the character `other`, unless that is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
@@ -5796,13 +5980,13 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
-/* Returns the line of a site; 0: it is not known. */
+/* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
+#define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
 /* Returns a device as an argument for %i. */
@@ -5811,14 +5995,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
 /* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
-   comes. */
+   before. The byte before is still in the buffer, because a full buffer is flushed only when more
+   text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
-   of the text; NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
+   of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
@@ -5891,7 +6075,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
+   straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -5966,8 +6151,9 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or turn the direction of the text
-   around it: controls, separators, and the marks of Unicode's property Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
+   around it. These are the controls, the separators, and the marks of Unicode's property
+   Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
@@ -5975,7 +6161,7 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length of the sequence */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -6046,8 +6232,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest:
-   the end of a path tells most. */
+/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
+   because the end of a path tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -6082,7 +6268,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -6111,18 +6297,20 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
-   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
-   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
-   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
-   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
+   to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
+   is not known, and INT64_MIN for a difference that is not known. With a width such a number is
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
+   number. There null is written for a NULL text, for %ju UINT64_MAX, for %jd INT64_MIN, and for %g
+   NaN. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, a longer one as two, which is true for most. */
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as
+   one column, and a longer one as two, which is true for most. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;
@@ -6180,7 +6368,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
 
 /* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* the value, if it is aligned to the right */
+    char buf[32]; /* the text of a value that is aligned to the right */
     mli_out b, *to = o;
     size_t start = o->total;
     uint64_t width = 0;
@@ -6237,7 +6425,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
+/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
+   unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -6272,8 +6461,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
-   follows nine decimals: in most units the tenth decimal is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips
+   decimals after the ninth, because in most units the tenth is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;
@@ -6317,9 +6506,10 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
-   only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
+   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
+   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
+   logger. */
 
 /* Returns 1 if messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
@@ -6336,11 +6526,12 @@ MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
-   it may hold the orphan lock, and mli_log requires that no lock is held. */
+/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
+   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
+   held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
-/* Writes "1.5 KiB in 2 blocks". */
+/* Writes an amount as "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
@@ -6348,7 +6539,8 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
+    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
+                           one */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
@@ -6357,7 +6549,7 @@ struct mli_log_state {
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
    colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
@@ -6414,7 +6606,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the calls of loggers that this call is inside */
+    mli_log_calls before; /* the calls of loggers that this thread was in before */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -6463,8 +6655,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG a NULL function and memlord_log_stderr stand for the coloured
-   logger. */
+/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
+   of a NULL function. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -6481,7 +6673,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. The other threads are gone. */
+/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -6522,8 +6714,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
-                                                          this thread */
+    /* A thread in the old logger may wait for this thread. */
+    while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -6532,39 +6724,39 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
-                                                turn */
+    /* Calls that begin from here on count in the other turn. */
+    while (lord->log->inside[turn] != own) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
     }
     mli_lock_drop(&lord->log->lock);
-    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange of the next call */
     return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
    base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
-   allocator. */
+   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
+   inside the os allocator. */
 
-/* A region has 32 KiB. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. A small region is free as a whole sooner than a large one. A region is cut into
-   pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128 bytes. Blocks above
-   16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size, because all shards of a ledger grow at about the same time, and the
-   larger tables need the room of the smaller ones. */
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
-typedef struct mli_region { /* one block of the allocator: this header, then data */
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
     struct mli_region *next;
-    char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
-                                        of its grains; else 0 */
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -6572,10 +6764,10 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Begin and end surround each call of the host's allocator, and of system functions that may call a
-   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
-   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
-   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
+/* Surround each call of the host's allocator, and of system functions that may call a malloc which
+   the host has hooked. They mark the thread as busy: meanwhile its generation is 0, so a call into
+   a ledger takes the slow path, and does nothing there. A thread that holds the orphan lock drops
+   it meanwhile, because the allocator may wait for a lock of the host, and the thread that holds
    that lock may call MemLord, too. So no call may keep state in the orphan record over an
    allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
@@ -6585,29 +6777,30 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* lies in the first page of its extent */
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
 #else
 #endif
 
-/* Returns a zeroed piece; NULL if no region has a free one that is large enough. Never calls the
-   allocator. */
+/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
+   the allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
-/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
-   lock, which mli_busy_begin drops. */
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
+   the orphan lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
 /* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
-/* Returns the bytes that the ledger has from the allocator. */
+/* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, `size` bytes together, zeroed; NULL: no memory. */
+/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
@@ -6649,25 +6842,25 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
-   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
-   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
-   use. */
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
+   the map have this size. In a mapping of its own each table would lie on small pages, and every
+   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
+   of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Asks for huge pages. The system may ignore that, so there is no result. */
+/* Asks for huge pages. The system may ignore the request, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
-                                     present now */
+    /* 25 is MADV_COLLAPSE, since Linux 6.1, which merges the pages that are present now. */
+    (void)madvise(ptr, size, 25);
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -6680,7 +6873,7 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. */
+/* Returns a run of free pages of an extent, or NULL if there is none. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
@@ -6782,7 +6975,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
    list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
@@ -6790,12 +6983,12 @@ static mli_region **mli_region_link(memlord *lord, const void *at) {
     return link;
 }
 
-/* Rounds an address up to a grain: 128 bytes. */
+/* Rounds an address up to a grain of 128 bytes. */
 static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. */
+/* Gets one more region from the allocator. Returns 0, or -1 if there is no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
@@ -6810,8 +7003,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
-   such pieces, it is the smallest among the first 16, or the first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
+   class that has such pieces. The result is the smallest of those among the first 16, or else the
+   first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -6839,9 +7033,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
-   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
-   neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
+   and for the pointer to where it really starts. The os allocator aligns to pages, so its blocks
+   need neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -6860,7 +7054,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     if (!p) return NULL;
     if (overhead) {
         at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* mli_own_free reads it */
+        at[-1] = p; /* for mli_own_free */
         p = at;
     }
     return memset(p, 0, size);
@@ -6961,18 +7155,18 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm and a square root. Owns no state. May use os/.
-   Locks: none. */
+/* Has what a host without libm lacks: a logarithm and a square root. It owns no state, and may use
+   os/. Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
-/* Returns the square root of v, rounded; 0 for a v that is not above 0. */
+/* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
-/* Computes the logarithm of m, a power of two times n, by the series 2 (z + z^3/3 + z^5/5 ...) with
-   z = (m - 1) / (m + 1). */
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -6995,18 +7189,19 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
 
-/* Has the vector: a growable array of records. A thread can find a record by its number also while
-   another thread grows the vector. Owns no state: the module that owns the records has the vector
-   in its own struct. May use base/memory. Invariant: a record
-   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector: a growable array of records. A thread can find a record by its number even while
+   another thread grows the vector. It owns no state: the module that owns the records has the
+   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
+   the module that owns a vector lets one thread at a time grow it. */
 
-/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
-   replaced when it grows. Older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores its records in chunks of 16. A growing vector gets a new array of
+   pointers to its chunks. Older arrays stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
-    struct mli_chunk_array *older; /* NULL: it is the first one */
-    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+    struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
+    uint64_t cap; /* number of pointers in the array, which follows; each points to a chunk of 16
+                     records */
 } mli_chunk_array;
 /* Returns the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -7015,12 +7210,12 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
-   to the vector. */
+/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
+   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
+   is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */
@@ -7028,8 +7223,8 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 
 /* ------------------------------------------------------------------------ src/base/vectors.c -- */
 
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
+   memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -7042,7 +7237,7 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with the load_acquire in mli_vector_at */
     return more;
 }
 
@@ -7083,18 +7278,20 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
-   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
+   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
+   for the orphan record. */
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. Only one thread at a time starts or stops a helper, and the state of the helper
-   says so. No helper waits for the end of another helper. */
+   the ledger's own. Only one thread at a time starts or stops a helper, and the helper's `state`
+   says that one does. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
-#define MLI_THREAD_ID_FIRST 3    /* the smaller states of a shard are no thread's id */
+#define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_DEV_ALL UINT32_MAX   /* see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
           MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
@@ -7104,7 +7301,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
     MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
                                     exchange; the bit is never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets, off which its allocs come */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets that its allocs may come off */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
@@ -7120,13 +7317,13 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
-    const void *key; /* NULL: vacant */
-    void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* for a row: its bits in word2 */
+    const void *key; /* NULL if the entry is vacant */
+    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    uint64_t bits;   /* of a row: its bits in word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* the homes of the first cache, which lies in the thread record; a home
-                              is an entry at which a look-up may begin */
+#define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
+                              record; a home is an entry at which a look-up may begin */
 #define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
 /* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
@@ -7135,25 +7332,27 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* its outermost span, which is used again; NULL: not made yet */
-    mli_ptr thread;         /* mli_thread *: the thread in the context; NULL: none */
-    struct mli_thread *home; /* the thread whose own context it is; NULL: it is that of a fibre */
+    struct mli_span *spans; /* the outermost span of the context, which is used again; NULL until it
+                               is made */
+    mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
+    struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
+                                fibre */
     uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the open tags around the innermost one */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that calls read. A thread record has this part of its present context by
+/* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
-    uint64_t stream;                 /* the stream of its allocs; 0: none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0:
-                                        they were not looked up yet */
+    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
+    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
+                                        until they are looked up */
     uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
-    memlord_account account;         /* the account that its blocks are charged to; 0: none */
-    memlord_device account_device;   /* the device of that account */
+    memlord_account account;         /* the account that blocks are charged to; 0 means none */
+    memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
     uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
                               of them */
@@ -7162,41 +7361,43 @@ typedef struct mli_current {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard that the thread is inside: see books/map; NULL: none */
-    uint32_t id;            /* 3, 4, 5 ...: the state of the shards that the thread owns */
+    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
+                               NULL */
+    uint32_t id;            /* 3, 4, 5 and so on; this is also the state of the shards that the
+                               thread owns */
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the part of the present context that calls read */
-    mli_cache_entry *cache; /* the cache, by open addressing; the last entry stays vacant */
+    mli_current now;        /* the members of the present context that calls read */
+    mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL:
-                                                 none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
+                                                 there is none */
     mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, as the thread itself reads them:
+    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
                                         without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
-    mli_u64 owner;                   /* the number of the thread that has the record; 0: the record
-                                        is free, or is the orphan record */
-    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to; NULL: none
-                                        yet */
+    mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
+                                        record is free, or is the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
     mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
                                 ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until the thread's next sample; at most 0: the alloc is
-                                picked */
-    uint64_t stack_random;   /* the state of the thread's random numbers; 0: it has not drawn yet */
-    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
+                                every device for which a band check is requested */
+    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
+                                alloc is picked */
+    uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the last block that the thread had picked */
-    uint32_t taken_row;      /* the row of that block's stack; 0: the block has ended, or there was
-                                none */
+    uint32_t taken_row;      /* the row of that block's stack; 0 if the block has ended, or if there
+                                was none */
     uint32_t taken_type;     /* the device type of that block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7204,19 +7405,19 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread */
+    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves. `end` 1: the ledger ends,
-   or the recorder stops. Calls reach the function by a pointer, so that a program without reports
-   need not link them. */
+/* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
+   ends or the recorder stops. Calls reach the function by a pointer, so that a program without
+   reports need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: work for the end of a call */
+enum {                        /* memlord.threads.alert: the work that the end of a call finds */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
                               to sweep */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
@@ -7225,8 +7426,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type: fences of that type are
-                              queued */
+    MLI_ALERT_PENDS = 64,  /* shifted left by a device type, this bit means that fences of that type
+                              are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
                                                          check_requested are set */
@@ -7239,8 +7440,9 @@ enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* Returns the thread record that was made last. mli_thread_next returns the one before it, so that
-   the two walk all records of a ledger. The acquire pairs with the exchange in mli_thread_start. */
+/* Returns the thread record that was made last. mli_thread_next returns the record made before it,
+   so the two functions walk all records of a ledger. The acquire load pairs with the exchange in
+   mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -7249,7 +7451,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock: threads past their exit hook, and threads that found no memory for a record. */
+   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
+   record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -7258,22 +7461,22 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so: several threads share it, and what one of them knows
-   of the bit does not hold for the others. Requires: the registry lock; no other thread uses the
-   record, unless it is the orphan record. The exchange and the load are seq_cst: see
-   mli_barrier_threads. */
+   Calls on the orphan record always enter so, because several threads share it, and what one of
+   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
+   no other thread uses the record, unless it is the orphan record. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number; NULL: the thread has none. The load is relaxed
-   and pairs with no store: a thread looks for the number that it stored itself, and other threads
-   clear that number only after its end. Requires: the number is not 0; a call on the ledger is in
-   progress, or the caller holds the registry lock. */
+/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+   relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
+   other threads clear that number only after its end. Requires: the number is not 0; a call on the
+   ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
-/* Returns the record of the calling thread; NULL: it has none. */
+/* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
 
 /* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
-   changes the mask. Seq_cst: see mli_call_end_slow. */
+   changes the mask. The order is seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
 /* Returns those of the bits `bits` that are set in the alert mask. */
@@ -7285,17 +7488,19 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
     return alert & lord->threads.dev_alerts[dev];
 }
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
-   Requires: the dev is not published yet. */
+   Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
    set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets how many flags near_threshold and check_requested the alert mask says are set. Requires: no
+   other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
-/* Orders what the thread has stored before it against what it reads after it: seq_cst. */
+/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
+   addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
-/* Returns those of the bits `bits`, MLI_HOOK_..., that are set. */
+/* Returns those of the MLI_HOOK_... bits `bits` that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
@@ -7318,10 +7523,11 @@ MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 /* Returns the number of threads that the margins of bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
-   to have died. Requires, as the next one: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
+   known to have died. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
+/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
+   Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -7329,20 +7535,20 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
+/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
+   are seq_cst, because another library may get the same key once the key is deleted: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
-/* Returns the record of the calling thread; NULL: the call must pass through. A call that got a
-   record ends with mli_thread_put. */
+/* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
+   call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began: gives back the orphan record. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal; the thread that clears the bit
-   writes the report. The acquire pairs with the release that set the saver. */
+   call. A request is a bit, because it may come from a signal. The thread that clears the bit
+   writes the report. The acquire load pairs with the release store that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -7350,13 +7556,13 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
 /* Keeps the library that has this code loaded from now on, because a thread will run the code, or
-   because a ledger was made that is never destroyed. Requires: no lock is held. */
+   because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts the thread of a helper. Does nothing if *wish is `none` by now: then the helper is no
-   longer wanted. Returns 0 if the helper runs, another thread starts or stops it, or it is not
-   wanted. Returns 1 if no thread could be started: the state of the helper is then `failed`.
-   Returns -1 if the state was MLI_HELPER_FAILED before. */
+/* Starts the thread of a helper. Does nothing if *wish is `none` by now, which means that the
+   helper is no longer wanted. Returns 0 if the helper runs, if another thread starts or stops it,
+   or if it is not wanted. If no thread could be started, sets the helper's state to `failed` and
+   returns 1. Returns -1 if the state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
 
@@ -7364,17 +7570,18 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
 
 /* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now: after a SIGSTOP the helper does not catch up on missed rounds. */
+   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
+   rounds. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
-/* Makes the orphan record of a new ledger; 0: no memory. */
+/* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
@@ -7460,8 +7667,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
+/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
+   the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -7474,18 +7681,18 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
-    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+    /* pairs with the acquire load in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_entry_choose(t);
 }
 
-/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
-   mli_thread_release: the counts and shards of the record are visible then. */
+/* Returns a record without an owner, or NULL if there is none. The acquire load pairs with the
+   release store in mli_thread_release, which makes the counts and shards of the record visible. */
 static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (mli_is_orphan(lord, t) || mli_u64_load_acquire(&t->owner)))
@@ -7493,8 +7700,9 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free record, or else a new one. NULL: no memory. Raises the
-   alert if so many records are in use that a sweep for dead owners is worthwhile. */
+/* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
+   memory. Raises the alert if so many records are in use that a sweep for dead owners is
+   worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -7503,7 +7711,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last owner, not this thread, had that block picked */
+            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7516,8 +7724,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Disowns the records with a thread number in all ledgers. Their owner is a thread that has ended,
-   or the calling thread before its thread-local storage was freed. The next sweep frees them. */
+/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
+   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+   sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -7538,9 +7747,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
    thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire pairs with the release stores of DONE. */
+   The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -7549,9 +7758,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record: its exit hook has run, or no hook can be set (yet), or the thread belongs to another
-   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
-   and the kernel tells it that all threads here have ended. */
+   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
+   belongs to another process. A child of vfork is such a process: it shares this memory and this
+   thread-local storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -7570,8 +7779,8 @@ static MLI_COLD int mli_thread_ready(void) {
 }
 
 /* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
-   thread's exit hook, or without memory for a record, returns the orphan record, locked. NULL: the
-   ledger's own allocator makes the call, which must pass through. */
+   thread's exit hook, or without memory for a record, locks and returns the orphan record. Returns
+   NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -7642,8 +7851,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
-       other */
+    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
+       the other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -7671,7 +7880,7 @@ MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
         mli_spin_wait(&spins);
         seen = MLI_HELPER_RUNS;
     }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquire loads in mli_helper_wait */
     mli_os_event_set(&h->wake);
     mli_os_thread_join(h->worker);
     mli_os_event_close(&h->wake);
@@ -7705,7 +7914,7 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
@@ -7716,19 +7925,19 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
    counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: shard, then bucket. */
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage that the host gave: an address or, below 1 <<
-   MLI_HANDLE_BITS, a handle. The fields of the words, from the lowest bit on:
+/* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
+   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
+   bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
-     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
-     birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
-             birth:26, then 1 */
+     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
+     birth   mark:26 | 0:1; of a block born in a scope or on a stream: the birth number:26 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -7739,8 +7948,9 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
+/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
+   bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -7758,7 +7968,8 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
+                                                 are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -7769,7 +7980,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
-/* Sets the type of a device. Requires: the dev is not published yet. */
+/* Sets the type of a device. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- buckets --
@@ -7805,9 +8016,10 @@ typedef struct mli_bucket {
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
-   the bits just below them: the home uses the former, the print and the overflow count the latter.
-   The type is not hashed: equal handles of two types are rare, and share a home. */
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
+   the home. The bits just below them are also well mixed, and choose the print and the overflow
+   count. The type is not part of the hash, because equal handles of two types are rare. Such
+   handles share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -7832,9 +8044,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots that have a print. mli_print_match_bit returns where
-   the print of the lowest such slot begins in the header. The version with vectors takes as many
-   instructions as the other, but half the registers, and the number of free registers limits how
+/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
+   where the print of the lowest such slot begins in the header. The version with vectors takes as
+   many instructions as the other, but half the registers. The number of free registers limits how
    far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
@@ -7856,7 +8068,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns the vacant slots, as the lowest bits of their prints. */
+/* Returns the vacant slots of a header, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -7874,26 +8086,28 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 /* -- shards --
 
    A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+   uses the shard's table, and leaves the shard afterwards. A thread that is inside runs no host
+   code, allocates nothing and takes only the innermost locks, because a thread that stops the shard
+   waits for it.
 
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. So
-   the blocks of one thread are mostly in shards that no other thread uses, and in cache lines of
-   these.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. The
+   blocks of one thread are therefore mostly in shards, and in cache lines, that no other thread
+   uses.
 
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores;
+   The first thread that uses a shard owns it. The owner uses the table with plain loads and stores;
    atomic read-modify-writes would double the cost of a call. The first call of another thread makes
    the shard shared for good. In a shared shard a thread locks each bucket that it uses.
 
    A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
    that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until no thread is inside. So either it sees `inside`, or the owner sees STOPPED. */
+   and waits until no thread is inside. So either the thread that stops the shard sees `inside`, or
+   the thread that enters it sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles, of which only 1024 are in one shard. On 64 bits the
-   bound is 4 MiB, because a program that is not position independent begins there, and its heap
-   follows. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. Only 1024 of them are in one shard. With 64-bit
+   addresses the bound is 4 MiB, because a program that is not position independent begins there,
+   and its heap follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -7902,14 +8116,15 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 #define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
+                                             owns the shard */
 };
 
-/* Returns the shard of an address. For a handle this is mostly another shard than mli_shard_of
-   returns. */
+/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
+   returns it. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -7926,20 +8141,20 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
+   Otherwise the caller leaves at once. Requires: the caller has just seen that
+   MLI_SPECIAL_NO_BARRIER is not set in `special`.
 
-   Memory order: the release orders the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   Memory order: the release store orders the thread's earlier work before it, for a thread that
+   stops the shard. The acquire load pairs with the release store of the state by that thread. The
+   barrier in mli_barrier_threads ensures that the store comes before the load. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
+/* Leaves the shard. The release store pairs with the load in mli_shard_wait: the thread that
+   stopped the shard sees all that this thread did inside. */
 static MLI_HOT void mli_shard_leave(mli_thread *t) {
     mli_rank_inside(0);
     mli_ptr_store_release(&t->inside, NULL);
@@ -7949,8 +8164,8 @@ static MLI_HOT void mli_shard_leave(mli_thread *t) {
 
 typedef struct mli_home {
     mli_bucket *bucket;
-    uint64_t hash, header; /* the header is without the lock bit */
-    uint64_t next;         /* the header to store */
+    uint64_t hash, header; /* the hash of the key, and the bucket's header without the lock bit */
+    uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
 /* Finds the home of a key, and returns its header. Prefetches the second cache line of the
@@ -7961,8 +8176,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, and begins at the home of a key. Returns 0 if the thread
-   does not own the shard; it has then left. */
+/* Enters a shard that this thread owns, and begins at the home of a key. If the thread does not own
+   the shard, leaves it and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -7972,8 +8187,8 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     return 0;
 }
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
-   NULL: the key may be live, in the home or in a later bucket, because a print matches or an entry
-   overflowed; or no slot is vacant. */
+   Returns NULL if no slot is vacant. Returns NULL, too, if the key may be live: a print matches, or
+   an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -7985,8 +8200,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Returns the first entry in the home of a key whose print matches, if that entry has the key; else
-   NULL. Sets `next` to the header without the entry. Does not compare the device type. */
+/* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
+   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
+   compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -7998,16 +8214,16 @@ static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     home->next = home->header ^ print << bit;
     return MLI_LIKELY(e->key == key) ? e : NULL;
 }
-/* Stores `next` as the header. This one store does three things: the print that it sets or clears
-   inserts or erases the entry; the release publishes the entry's words, which were written before;
-   and the lock bit, which it lacks, unlocks a shared bucket. */
+/* Stores `next` as the header. The print that this store sets or clears inserts or erases the
+   entry. The release order publishes the words of the entry, which were written before. The store
+   also unlocks a shared bucket, because `next` lacks the lock bit. */
 static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key; in a
-   shared shard locks the home. Returns 0 if another thread owns the shard or holds the bucket, or
-   if the shard has no table; this thread has then left. */
+/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key. In a
+   shared shard, locks the home. If another thread owns the shard or holds the bucket, or if the
+   shard has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -8031,14 +8247,15 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering a shard: the ways of all other calls -- */
+/* -- entering a shard: the ways that all other calls use -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
-   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
-   is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
-   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
-   only an acquire may come before the store of an exchange (ARM's ldapr). */
+/* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
+   Sets mli_thread.by_exchange, because this record enters by an exchange from now on. (The bit
+   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
+   release store pairs with the load in mli_barrier_threads. It makes visible all that the thread
+   did inside shards before it saw the bit. The loads here, in mli_barrier_threads and in
+   mli_shard_wait are seq_cst, because an acquire load may come before the store of an exchange
+   (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8048,42 +8265,44 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts.
+   before this call, or the caller sees after this call what T stored before T's load. Callers need
+   this for a shard's state and `inside`, and for the alert or a threshold and the counts.
 
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
+   The system's barrier for all threads provides this order. Without that barrier T executes one of
+   its own: the exchange when T enters a shard, and the addition when T ends a call
+   (mli_call_end_slow). That addition pairs with the addition here.
 
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
-   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   The system may refuse its barrier after threads have run without barriers of their own. T may
+   then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
+   its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
+   T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
+   later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
+   for longer.
 
-   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   Several callers may find the refusal at once, while others still had the barrier. Each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
-   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   over a free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
-/* Stops a shard, so that the caller can read all of it, and keeps its lock. Returns 0 if the shard
-   has no table: then it is not stopped, and the lock is not held. */
+/* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
+   has no table, returns 0, and neither stops the shard nor keeps its lock. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
-/* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter_by_store. */
+/* Ends a pause: restores the shard's state and drops its lock. The release store pairs with the
+   acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
+/* Stops all shards with one barrier, for a fork. Takes all shard locks, which mli_map_thaw
+   drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
+   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first table. `size` is the size of the table that the caller
+/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
    found too small. If another thread has replaced that table, does nothing and returns 0. The new
    table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
    that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
@@ -8092,9 +8311,9 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once, and one shard can use the memory
-   that another has returned. In a small ledger the bound is 2 to 64: it can spare the memory, and
-   almost every entry is in its home. Requires: the caller is inside the shard. */
+   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
+   that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
+   so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for keys that the home bucket does not decide -- */
@@ -8103,12 +8322,13 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL: there is none, or the caller
-                            did not want one */
-    unsigned bucket;     /* the bucket of `entry` or, if that is NULL, of `room`; 0: the home */
-    uint64_t header;     /* the header to store in that bucket: without `entry`, or with the new
-                            entry in `room` */
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
     unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
                             thread has locked them */
     int shared;          /* 1: the shard is shared */
@@ -8118,20 +8338,20 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address after mli_home_enter, which in a shared shard has locked the
-   home. */
+/* Starts a probe of an address after mli_home_enter, which has locked the home if the shard is
+   shared. */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key; or where no entry of this hash is in a later bucket and, with `want_room`, a vacant slot was
-   found. A slot behind a bucket whose overflow count is full cannot be used. Returns 0. Returns -1
-   if another thread holds a later bucket; the caller must then leave. A thread waits only for the
-   lock of a home, so waiting threads form no cycle. */
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in its room, and unlocks. */
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks. From then on another thread may overwrite the words of
-   the entry. Requires: probe->entry is not NULL. */
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 
 /* Drops the bucket locks of a probe. */
@@ -8139,11 +8359,11 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. A shard that another thread owns is
-   made shared first, and a table without room grows. Returns 0; the thread is then inside, unless
-   the shard has no table. Returns -1 if there is no memory; the thread is then not inside.
-   Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -8152,14 +8372,15 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest count of keys elsewhere (its overflow) must
-   together be no less than the number of types. */
+   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
+   number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
+/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+   end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -8187,7 +8408,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
+    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -8209,9 +8430,10 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside shard s; s NULL: inside any shard. The load of the list is
-   seq_cst and pairs with the exchange in mli_thread_start: a thread that is not on the list yet
-   sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
+/* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
+   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
+   stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -8268,22 +8490,22 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
-   three steps. */
+/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
+   sizes double in three steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table that no shard uses: it is being filled, or it was replaced. */
+/* A table that no shard uses, because it is being filled or was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
-   the entry's window has room, or if an overflow count on the way is full. */
+   the entry's window has room, or if an overflow count before such a bucket is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -8319,10 +8541,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; `next` is then the old table.
-   Returns 1 if the entries do not fit in `next`. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. With its first table
-   the shard gets an owner, or becomes shared if the record is the orphan record. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
+   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
+   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
+   first table also gets an owner. It becomes shared instead if t is the orphan record. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -8376,7 +8598,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard that another thread owns shared, for good. Stops the shard first. */
+/* Makes a shard shared for good, if another thread owns it. Stops the shard first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -8390,7 +8612,7 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
 }
 
 /* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
-   store of the header that drops it. */
+   store of the header that drops the lock. */
 
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
@@ -8398,7 +8620,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
 }
 
 /* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
-   shard is stopped. Probing changes no entry: the probe has the slot and the header to store, and
+   shard is stopped. Probing changes no entry. The probe notes the slot and the header to store, and
    mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
    bucket that it probes. */
 
@@ -8414,7 +8636,7 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
     probe->inside = 1;
 }
 
-/* Looks for the key of a probe in a bucket. Returns 1 if it is there, and notes its slot. */
+/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
 static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
                                    uint64_t header, uint32_t type) {
     const uint64_t print = MLI_HASH_PRINT(probe->hash);
@@ -8458,9 +8680,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. Adds `by` to the overflow counts of the buckets before that
-   one and, if there are any, to `displaced`. Unlocks all buckets of a shared shard. The release
-   pairs with the acquire of mli_bucket_try. */
+   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
+   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
+   shard. The release store pairs with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -8537,8 +8759,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
-                                                  shard */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
+                                                  shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -8572,20 +8794,105 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
     life->free = mli_map_free;
 }
 
+/* ------------------------------------------------------------------------- src/books/spans.h -- */
+
+/* Owns the spans of scopes, which record how high a thread's level on each device was during a
+   scope, and the invocations that threads share. services/scopes begins and ends spans, and
+   services/joint shares them. May use books/threads. Invariant: one thread at a time changes a
+   span, and needs no lock for that. Locks: joint, one for each invocation. */
+
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
+
+/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
+    uint64_t from, high;
+} mli_span_peak;
+
+/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
+   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
+   which its span began. So `level` is at most what all members have added, and `high` at most their
+   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* guards all members but token and began */
+    uint64_t token;                 /* the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
+    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint64_t start, before, bytes, blocks; /* as in mli_span */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
+} mli_joint;
+
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL if there is none */
+    struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
+    uint32_t depth;          /* 1 for the outermost span */
+    struct mli_scope_record *scope;
+    struct mli_thread_scope *stats;
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1 if the scope began in another context, which exported it */
+    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
+    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
+                                       thread's live blocks then */
+    const char *shapes;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
+
+/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
+   for a moment before, which may raise `high`. Both arguments are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
+   base of the thread's cell. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* ------------------------------------------------------------------------- src/books/spans.c -- */
+
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
+    while (f->devices < dev) {
+        f->devices++;
+        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
+    }
+    return &f->peaks[dev];
+}
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
+    if ((int64_t)(level - at->high) > 0) at->high = level;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the spans of scopes. May use base/memory, books/threads and, to
-   enter a shard, books/map. Invariant: no peak is too high, because it is computed from published
-   bytes, which never exceed the live bytes. Locks: count, then row. */
+/* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
+   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
+   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
+   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
+   then row. */
 
-/* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
-   in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
-   count lock. A thread that frees the block of another thread counts that in its own cell, so a
-   level may be negative. Sums of levels are exact modulo 2^64.
+/* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
-   The thread publishes the cell: it adds the level to the row's published bytes, less a part that
-   the cell holds back, and raises the row's peak (mli_cell_publish_due). It does so at the first
+   A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
+   bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
    bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
    share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
    most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
@@ -8593,21 +8900,21 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` are those that were called at the
-                              site, of blocks of any site */
+    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
+                              for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
 } mli_cell;
 
-/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+/* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above the cell's high. The high is at
-   most a share above the base, so a level up to the high needs no publication. */
+/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
+   share above `base`, so a level up to `high` needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8615,7 +8922,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below the base. `out` is stored before `level`. A reader loads them in the other order, so
+   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
    that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
@@ -8623,12 +8930,11 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: when
-   its `out` exceeds this value. With 0 it requests the check at its next free. The word is
-   freed_here, which only the cells of sites use otherwise. */
+/* Returns the word of a device's cell that says when the thread requests its next band check: at a
+   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
+   word is freed_here, which only the cells of sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-/* Returns a negative value if the thread has to request a band check: it has freed enough bytes on
-   the device. */
+/* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
@@ -8639,30 +8945,32 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does the work that a change of a cell makes due: raises its high; publishes the cell if it now
-   holds back more than its share or less than 0; requests a band check if one is due. Requires: the
-   caller is inside a shard, or the cell is that of a site: see mli_count. */
+/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
+   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
-                      published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1: a peak reset ignored the high of the only cell */
+    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
+                      publish_count and cells */
+    uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
-    mli_u64 peak;          /* bytes, signed */
+    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
+                              shard */
+    mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
-    mli_u64 expected;      /* of a tag: the bytes of memlord_expect; 0: none */
+    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
+                              resets */
+    mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the first cell that published, if another cell has published since
-                              and it has not; else NULL */
+    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
+                              first publishes again; else NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
-    struct {               /* the sums at the last reset; `freed` also restarts at a collection */
+    struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -8674,50 +8982,13 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-#define MLI_SCOPE_DEPTH_MAX 64
-
-/* A span's view of a device: the thread's level when the span began, and the highest since. */
-typedef struct mli_span_peak {
-    uint64_t from, high;
-} mli_span_peak;
-
-/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
-   the member adds to `level` the base of the thread's cell, less the level at which its span began.
-   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
-   `delta` are of the members that have left. */
-typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
-    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that it began on */
-    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span */
-    const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
-} mli_joint;
-
-/* A span: one scope that a thread is in. */
-typedef struct mli_span {
-    struct mli_span *around; /* the span of the scope around; NULL: none */
-    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
-    uint32_t depth;          /* 1 for the outermost span */
-    struct mli_scope_record *scope;
-    struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
-    int adopted;        /* 1: the scope began in another context, which shared it */
-    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
-                                       blocks */
-    const char *shapes;
-    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_span;
-
 /* The last request that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that it wanted */
+    uint64_t bytes; /* the bytes that the request wanted */
     uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX: not known */
+    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* 0: there was no such request */
+    uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device from which the metrics of bands are computed. */
@@ -8728,7 +8999,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
     mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
                                          check is requested; signed */
@@ -8736,51 +9007,50 @@ typedef struct mli_watch {
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
     mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
+                                   never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
 } mli_watch;
 
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the least bytes that the device held */
+    uint64_t held; /* the bytes that the device held at least */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
-    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of the phys */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample that a source takes now; same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
-    mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
-                                    the present peak */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev; NULL: it was not made yet. */
+/* Returns the record of a dev, or NULL if it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns a row by its number. */
+/* Returns row `number` of a book. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
-/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
+/* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
-/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
-   cell itself, so it needs no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
+   the cell itself, so its loads need no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -8790,68 +9060,55 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 only to count, and does not use its table: a fork waits until the caller leaves.
-   While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
+   left. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
-/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
-   caller is not inside. */
+/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
-   acquire pairs with the release in mli_row_publish. */
+   acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
-   row that was made was not published, it is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
+   memory. If the last row was never published, makes that row again. Requires: the caller holds the
+   cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the cold lock. */
+/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
-/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
-   ledger as a whole. */
+/* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
 /* Returns a statistic of the ledger as a whole. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind are lost. */
+/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the epoch: how many resets there were. */
+/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
-   inside a shard. */
+/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
+   May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a span's peak on a device. A device that was first seen after the span began starts at
-   level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
-
-/* Adds `by` to the level of an invocation on a device. Before that the level had been higher by
-   `above` for a moment, which raises the high. Both are signed. */
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Does the same for every invocation that a thread is in. `by` is the change of the base of the
-   thread's cell. */
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
-
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far the level is above the base now. Requires: the row's lock, if the ledger
-   has a batch. */
+   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
+   the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to the published bytes with a cell at its high, if no other cell has
-   published since this one did. If another cell has, the published bytes may have been lower when
-   this cell had its high. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
+   cell has published since this one did, because the published bytes may have been lower when this
+   cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -8862,58 +9119,57 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
-                                        site */
-    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
-                                        before */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    int undo;                        /* 1: takes back an `in` and `allocs` counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0: there is no such block */
+                          plus 1; 0 means no block */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
    a shard, so that a fork finds both changes or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside: its row
-   may need memory, and a fork may come between the block and that count. */
+   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   its row may need memory. A fork may then come between the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. Returns 0 for a difference that is negative by less than 2^56.
-   Such a difference comes from calls that are in progress: a sum then has one half of the call and
-   not the other. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
+   progress, because a sum may then have one half of a call and not the other. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
-/* Returns a + b, at most UINT64_MAX. */
+/* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
-   uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
+   a uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock. No cell can publish meanwhile, so the published
-   bytes and what one cell holds back were live together. The peak is computed only with `peaks`.
-   Without a batch cells publish without the lock, and the row's peak is exact. */
+/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
+   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock, for memlord_allocated: the sum of the levels of
-   all its cells. Returns 0 for a sum below 0. Such a sum has the free of a block by one thread, but
-   not the alloc by another. */
+/* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
+   without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
+   the alloc by another. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. publish_count rises, so that the highs of other cells no
-   longer count. The high of the thread's own cell becomes its level, and goes on to count. */
+/* Sets a row's peak to its live bytes. The earlier high of a cell no longer counts. The high of a
+   cell of a site or a tag becomes its level. So does that of the thread's own cell of a device.
+   The spans of another thread still need the high of that thread's cell of a device, so that thread
+   is asked to publish the cell. Requires: the map is frozen, so that no thread publishes or changes
+   a level. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Takes bytes out of `freed` that are credited now but were freed before the last reset. */
+/* Takes bytes out of `freed` that are counted now but were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset and does not overwrite
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
@@ -8955,10 +9211,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with the load in mli_cell_at */
         return cell;
     }
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* the array may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8979,7 +9235,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -9021,21 +9277,8 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- spans: the innermost span of a thread records how high the thread's level was -- */
-
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
-    while (f->devices < dev) {
-        f->devices++;
-        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
-    }
-    return &f->peaks[dev];
-}
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
-    mli_span_peak *at = mli_span_peak_at(f, dev);
-    if ((int64_t)(level - at->high) > 0) at->high = level;
-}
-/* Raises the innermost span of the calling thread to the high of its cell. Returns the thread;
-   NULL: the thread is in no scope, or the cell is not its own. */
+/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
+   thread, or NULL if it is in no scope or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9044,33 +9287,20 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
     return own ? t : NULL;
 }
 
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
-    mli_lock_take(&shared->lock);
-    above += shared->at[dev].level;
-    shared->at[dev].level += by;
-    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
-    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
-    mli_lock_drop(&shared->lock);
-}
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
-    const mli_span *f = t ? t->now.span : NULL;
-    for (; f; f = f->around)
-        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
-}
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row, the bytes that its cells may hold back together: a 64th of the peak,
-   at least 4 KiB. */
+/* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
+   peak, and at least 4 KiB. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell of a row: the most bytes that the cell may hold back now. It is a
-   batch if no other cell of the row is in use, that is, has published. Else it is a part of the
-   slack, the same for each cell in use. */
+/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
+   other cell of the row has published. Else the slack of the row is divided among the cells that
+   have published. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -9078,17 +9308,17 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, and a device with little memory
-   must publish often enough for that. */
+   noted when a publication finds that the peak has risen by a 16th, so a device with little memory
+   must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells in use of its row, before its first publication. From then on the
-   share of the other cells in use is smaller, so the function asks their threads to publish. The
-   first cell of the row may hold back a whole batch until it publishes: row->first has it. */
+/* Counts a cell among the cells of its row that are in use, before its first publication. The other
+   cells in use then have a smaller share, so the function asks their threads to publish. The first
+   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9099,14 +9329,14 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
         if (cells == 2) {
             row->first = cell;
-            mli_row_raise_peak(row, cell); /* its high does not count any more after this */
+            mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
         }
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
-   came into use. A publication of another cell adds them to the peak: the published bytes, the
-   level of that cell and these bytes were live together. Requires: the row's lock. */
+/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
+   adds them to the peak, because the published bytes, the level of that cell and these bytes were
+   live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9118,11 +9348,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: adds to the row's published bytes so much, or takes off so much, that the cell
-   holds back `hold` bytes afterwards; and raises the row's peak. The level can then rise by the
-   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
-   half share that the level rises or falls. With a batch of 0 every call publishes, by a shared add
-   and without a lock. */
+/* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
+   afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
+   before the next publication. So the row is locked about once for each half share that the level
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
+   lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9177,51 +9407,55 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread if it may come to hold back more than its share. */
-static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
-                                            mli_cell *cell) {
-    uint64_t most;
-    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
-    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
-    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
-        mli_cell_publish(lord, book, number, cell);
+/* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
+   their share, and those that are alone in their row: a peak reset has asked for these. */
+static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
+    const uint32_t n = mli_row_count(lord, book);
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        const mli_row *row = mli_row_at(lord, book, i);
+        mli_cell *cell = mli_cell_at(t, book, i);
+        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (mli_u32_load(&row->cells) == 1 ||
+            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+                mli_cell_share(lord, row))
+            mli_cell_publish(lord, book, i, cell);
+    }
 }
 /* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
    present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
-    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
-    n = mli_row_count(lord, MLI_BOOK_TAG);
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+    if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
+    mli_book_publish_asked(lord, t, MLI_BOOK_DEVICE);
+    mli_book_publish_asked(lord, t, MLI_BOOK_TAG);
+    t->other_dev = MLI_DEV_ALL; /* any of the devices may need a band check now */
 }
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
-   the delta counts both in and out never raise the level. The order of `out` and `level` is that of
-   mli_cell_count_free. */
+   the delta counts both in and out never raise the level. The order of `out`, `level` and `frees`
+   is that of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
-    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted it in the
-   place of the thread's own cell. The level of the thread has not risen, so the function lowers the
-   level at which each span began. */
+/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted the delta in
+   the place of the thread's own cell. The level of the thread has not risen, so the function lowers
+   the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -9259,7 +9493,7 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
-    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && !d->frees_here)
         mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -9286,7 +9520,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 /* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
    cell that came into use as the k-th and was idle since then holds back at most a k-th of the
    slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site, and one that a reset has missed, hold back at most a batch. */
+   it. The first cell of a site holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9296,65 +9530,92 @@ static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_
     uint32_t k;
     for (k = 1; k <= cells; k++) {
         uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE || row->missed)) share = batch;
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
         error += share < batch ? share : batch;
     }
     return error;
 }
 
+/* The sums of the cells of a row. */
+typedef struct mli_cell_sums {
+    uint64_t in, out, allocs, frees, freed_here;
+} mli_cell_sums;
+
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
+   `level` also pairs with mli_cell_count_free. */
+static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
+    mli_cell_sums sum = {0, 0, 0, 0, 0};
+    const mli_thread *t = mli_thread_first(lord);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t level, out;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        sum.in += level + out;
+        sum.out += out;
+        sum.allocs += mli_u64_load_acquire(&cell->allocs);
+        sum.frees += mli_u64_load_acquire(&cell->frees);
+        sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No cell
+   with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
+   together. The levels of all cells may be of different moments: the thread of one cell may have
+   freed before another one allocated. They were live together if a second pass finds the same sums,
+   because a call changes `out` before the level and `frees` after it. Without a batch the published
+   bytes are the live bytes. */
+static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
+                                      const mli_cell_sums *cells, mli_row_totals *sum) {
+    mli_row *row = mli_row_at(lord, book, number);
+    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
+    const mli_thread *t = mli_thread_first(lord);
+    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int64_t peak;
+    mli_u64_max(&row->peak, (int64_t)published);
+    for (; batch && t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
+        if (!seen) continue;
+        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        blind |= seen != mli_u64_load(&row->publish_count);
+    }
+    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+        const mli_cell_sums again = mli_cells_sum(lord, book, number);
+        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+    }
+    peak = (int64_t)mli_u64_load(&row->peak);
+    sum->peak = peak > 0 ? (uint64_t)peak : 0;
+    if (sum->live > sum->peak) sum->live = sum->peak;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_thread *t;
-    uint64_t allocs = 0, frees = 0;
-    int blind; /* 1: a cell's high does not count, as another cell has published since */
-    int64_t peak, published;
+    mli_cell_sums cells;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
-    blind = (int)row->missed;
-    published = (int64_t)mli_u64_load(&row->published);
-    peak = (int64_t)mli_u64_load(&row->peak);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t in, out, level;
-        if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
-        out = mli_u64_load(&cell->out);
-        in = level + out;
-        sum->in += in;
-        sum->out += out;
-        allocs += mli_u64_load(&cell->allocs);
-        frees += mli_u64_load(&cell->frees);
-        sum->freed_here += mli_u64_load(&cell->freed_here);
-        if (!peaks || !lord->counters.batch) continue;
-        if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
-            level = mli_u64_load(&cell->high);
-        else
-            blind |= mli_u64_load(&cell->publish_seen) != 0;
-        level -= mli_u64_load(&cell->base);
-        if (published + (int64_t)level > peak) peak = published + (int64_t)level;
-    }
+    cells = mli_cells_sum(lord, book, number);
+    sum->in = cells.in;
+    sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
+    if (peaks) mli_row_peak_sum(lord, book, number, &cells, sum);
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
     sum->freed = mli_since(sum->out, row->at_reset.freed);
-    sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->at_reset.allocs;
-    sum->frees = frees - row->at_reset.frees;
-    sum->freed_here -= row->at_reset.freed_here;
-    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+    sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
+    sum->allocs = cells.allocs - row->at_reset.allocs;
+    sum->frees = cells.frees - row->at_reset.frees;
+    sum->freed_here = cells.freed_here - row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
-    sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
-    mli_thread *t = mli_thread_first(lord);
-    uint64_t live = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        if (cell) live += mli_u64_load(&cell->level);
-    }
-    return (int64_t)live > 0 ? live : 0;
+    const mli_cell_sums sum = mli_cells_sum(lord, book, number);
+    return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
 
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
@@ -9369,22 +9630,31 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
 
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_shard_at(lord, 0)->lock));
+    const int device = book == MLI_BOOK_DEVICE;
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    mli_u64_add_own(&row->publish_count, 1);
-    row->missed = mli_u32_load(&row->cells) == 1 && !(cell && mli_u64_load(&cell->publish_seen));
-    if (cell && mli_u64_load(&cell->publish_seen)) {
+    if (device) mli_u64_add_own(&row->publish_count, 1);
+    for (; of; of = mli_thread_next(of)) {
+        mli_cell *cell = mli_cell_at(of, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (device && of != t) {
+            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+            continue;
+        }
+        if (device) {
+            mli_span_note_high(lord, number, cell);
+            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
     mli_lock_drop(&row->lock);
 }
 
 /* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
+   map is frozen; the caller holds the cold lock, so that resets run one at a time. */
 static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
@@ -9432,14 +9702,21 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
+/* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
+    const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
+    mli_map_freeze(lord);
+    for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    mli_map_thaw(lord);
+    return end;
+}
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
-    uint32_t i, n;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
+    uint32_t i;
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
     (void)mli_u64_add(&lord->counters.epoch, 1);
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
@@ -9464,59 +9741,61 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps), the kept strings, and the index from addresses to rows and
-   records. A kept string is the ledger's copy of a string: there is one copy of each text, and it
-   lives until the ledger ends. May use base/memory and books/counters. Invariant: a function whose
-   name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: cold. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
+   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
+   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
+   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
+   from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
    lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need, and it
-   frees its memory when it ends. Arrays that a table has outgrown stay until the table ends;
-   together they are smaller than its present arrays. */
+   no context to them. So before each put a table gets all the memory that the put can need. A table
+   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
+   they are smaller than its present arrays. */
 
-/* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
-   item begins with its key, a char *. Items move when the table grows; none is removed. */
+/* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
+   An item begins with its key, a char *. Items move when the table grows; none is removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
 } mli_dict_block;
 
-typedef struct mli_stb_string { /* an item of memlord.names.strings */
+typedef struct mli_stb_string { /* an item of the table of kept strings */
     char *key;
-    struct mli_scope_record *scope; /* the scope whose path the string is; NULL: none */
+    struct mli_scope_record *scope; /* the scope that has the string as its path, or NULL */
 } mli_stb_string;
 
 typedef struct mli_dict {
     size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
+    void *items; /* the stb_ds map; NULL if it is empty */
     struct mli_dict_block *blocks;
-    size_t left; /* how many bytes at the end of the first block are unused */
+    size_t left; /* the unused bytes at the end of the first block */
 } mli_dict;
 
-/* A result of _locked functions: the caller lacks memory, and tries again after mli_cold_leave. */
+/* What a _locked function returns if it lacks memory. Its caller tries again after
+   mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. NULL: there is neither; the
-   size is then noted for mli_cold_leave. */
+   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
+   the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
 /* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
-   and returns 1: the caller must try again. Else returns 0, and *result is final. If the allocator
-   failed, *result is MEMLORD_E_NOMEM. */
+   and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
+   allocator failed, *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
-/* Returns the item of a kept string; NULL: the string is not kept. The pointer is valid until the
-   next put. */
+/* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
+   the next string is put in the table. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
 
 /* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
-   pointer, and NULL gives NULL. MEMLORD_E_NOMEM: there would be more bytes of strings than
-   MEMLORD_MAX_STRINGS. */
+   pointer, and NULL gives NULL. Returns MEMLORD_E_NOMEM if there would be more than
+   MEMLORD_MAX_STRINGS bytes of strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
@@ -9528,31 +9807,32 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger; NULL: there are none. */
+/* Returns the labels of the ledger, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
-#define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
-#define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
+                                  number */
+#define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
+#define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
-/* Returns the index key of an address on a device: the dev is in the top 8 bits. */
+/* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
-/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
-   in mli_index_add_locked and mli_index_reserve_locked. */
+/* Returns the value of a key, or 0 if the index does not have the key. Needs no lock. The acquire
+   loads pair with the release stores in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
+/* Reserves room in the index for `more` entries. Returns MLI_AGAIN if it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
-/* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
-   index. The release makes the value visible with the key. */
+/* Adds a key. The release store makes the value visible with the key. Requires:
+   mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row under an index key, and the orphan's cell for the row. Numbers start at 1: row 0 means
-   none. The row is published last, by the release of the row count. */
+/* Adds a row under an index key, and the orphan record's cell for the row. Numbers start at 1;
+   number 0 means no row. The release store of the row count comes last, and publishes the row. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -9563,9 +9843,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of mli_stb_string: every string once */
+    mli_dict strings;            /* its items are mli_stb_string; it has every text once */
     uint64_t bytes;
-    mli_ptr labels;              /* const char *, interned */
+    mli_ptr labels;              /* const char *: a kept string */
 };
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
@@ -9575,11 +9855,11 @@ struct mli_names_state {
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
+    uint64_t mask, count; /* mask + 1 pairs follow this struct; count of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
-    mli_u64 key, value; /* key 0: vacant; value is written before key */
+    mli_u64 key, value; /* a key of 0 means vacant; `value` is written before `key` */
 } mli_index_pair;
 
 /* -- memory under the cold lock -- */
@@ -9614,14 +9894,14 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
+#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
 
 /* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds works on. It cannot fail,
+/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
    because mli_dict_room_locked has reserved all the memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
@@ -9632,7 +9912,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     return fresh;
 }
 
-/* The functions of stb_ds are static here: the host may link its own copy. */
+/* The functions of stb_ds are static here, because the host may link its own copy. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -9667,7 +9947,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* no typedef: stb_ds makes it, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -9716,7 +9996,7 @@ static size_t mli_dict_index_takes(size_t slots) {
 }
 
 /* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for it yet, else 0. */
+   for the block yet, else 0. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -9747,8 +10027,8 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key; NULL: the table does not have the key. The pointer is valid until the
-   next put. */
+/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
+   the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -9758,9 +10038,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
-   the table needs memory first, and the caller tries again. Requires: the table does not have the
-   key, because stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
+   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
+   does not have the key, because stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -9843,7 +10123,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
-    if (r == MEMLORD_OK) /* pairs with mli_labels */
+    if (r == MEMLORD_OK) /* pairs with the load in mli_labels */
         mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }
@@ -9937,10 +10217,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
-/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name them.
-   May use books/names and books/counters. Invariants: a dev is never removed or reused. It is
-   published when all of its data can be read: by the row count, the index and dev_of. Lock:
-   cold. */
+/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
+   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -9948,7 +10228,7 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in host memory. These types share one phys. */
+/* By device type: 1 if its bytes are in host memory. All such types share one physical device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -9970,11 +10250,11 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index key of a device. Bit 55 is set in it, and in no address, so the two kinds of
-   key differ. */
+/* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
+   key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
-   gets the last element, which is always 0. */
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -9983,21 +10263,21 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
-/* Returns the dev of a device that has a direct index; 0: the device has no direct index, or no dev
-   yet. The acquire pairs with the release in mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_device_add_locked. */
 static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
     return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
 }
 
-/* Returns the dev of a device; 0: the device has none yet. The acquire pairs with the release in
-   mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
+   store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of phys i. Phys 0 is that of cpu, pinned and mapped; another i is the phys of
-   the device with dev i. If a device is at another phys, its own is unused. */
+/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
+   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
-/* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
+/* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
@@ -10008,12 +10288,13 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
-   ledger's own allocator makes the call. */
+/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
+   and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and
-   no index, gets the first dev of the type; if the type has none, the dev of index 0. */
+/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
+   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
+   yet. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -10042,7 +10323,8 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the loads in
+                                                                mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
@@ -10060,8 +10342,9 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
-   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
+/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
+   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
+   it lacked memory. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10120,22 +10403,22 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* stands before "cuda", which is the
-                                                                 beginning of this word */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda", because this word
+                                                                 begins with that */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
                         {"rocm", MEMLORD_DEVICE_HIP}};
 enum { MLI_TYPE_ALIASES = sizeof mli_type_aliases / sizeof mli_type_aliases[0] };
 
-/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
-   word. The case of the text does not matter. */
+/* Returns the rest of a text after a word, or NULL if the text does not begin with the word. `word`
+   is in lower case; the case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type; NULL: the text begins with no such
-   name. */
+/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
+   such name. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
@@ -10223,99 +10506,106 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. A handle has the generation of its record, which the
-   close of the account changes, so a later call with the handle finds out. Locks: the cold lock
-   guards the lists of records; each account has a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
+   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
+   only under its lock, and only while it is open. A handle has the generation of its record.
+   Closing an account changes that generation, so a later call with the old handle finds no record.
+   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
+   a lock of its own (MLI_RANK_ACCOUNT). */
 
-/* A ticket or an account names a record: number:32 | generation:32. The record begins with its
-   handle. A closed record is in a list until it is opened again, under the next generation. Ledgers
-   begin with different generations, so that a ticket of another ledger is unknown. */
+/* The first member of the record that a ticket or an account names. The ticket or account is an id:
+   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
+   until it is opened again, under the next generation. Ledgers begin with different generations, so
+   that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd: the record is open */
+    mli_u32 generation;      /* odd while the record is open, even while it is closed */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* The record of an account. Bytes that are charged and bytes that tickets hold both count against
-   the limit. While a block that comes off a ticket is recorded, its bytes count twice. */
+/* The record of an account. The limit applies to the sum of the bytes that are charged and the
+   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; to close it takes `lock`, too */
+    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account; NULL: `id` names none, or a closed one. The
-   acquire pairs with the release in mli_handle_open. A record that was never added has only
-   zeros. */
+/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
+   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
+   as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector and to a list, under the lock of the list. */
+/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
-   E_NOMEM, and the lock is not taken. */
+/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
+   memory for a record, drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
-   the lock of the list and has filled the record. */
+/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
+   caller holds the lock of the list and has filled in the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
-/* Returns the account record with a number, from 1. */
+/* Returns account record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of closed account records. Requires: the cold lock. */
+/* Returns the list of closed account records. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
-/* Returns the account to which a thread charges its blocks on a device; 0: there is none. If the
-   account is closed, the thread stops using it here. */
+/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
+   the account is closed, the thread no longer uses it afterwards. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
-/* The same, for a device that may have no dev yet. */
+/* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device);
 
-/* Returns the account if it is open and has a limit; else 0. */
+/* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. Returns 0 if the limit does not allow that. A closed
-   account allows everything. */
+/* Holds bytes of an account for a ticket. Returns 0 if the limit leaves no room for them. If the
+   account is closed, returns 1 and holds nothing. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit does
-   not matter. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
+   limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
+/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
+   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Counts a request that an account cannot hold, and returns 1. *out->bytes has the bytes that
-   tickets hold, too. Requires: no lock is held. */
+/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
+   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
+   holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open, and is of a device. */
+/* Returns 1 if an account is open and is an account of `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, also above the limit, because the block exists. Returns 0 if it
-   charged nothing: the account is closed, or would have more than 2^48 bytes. */
+/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
+   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
+   returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Takes the bytes of a block off the account that it was charged to, if the account is open. Takes
-   off at most what the account has: the host may have taken bytes off by memlord_account_charge. */
+/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
+   Takes off at most the bytes that the account has, because the host may have taken bytes off with
+   memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
-   if the account is closed. Requires: the cold lock. */
+   if the account is closed. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
                                                  uint64_t *held);
 
@@ -10325,8 +10615,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
-    struct mli_handle *closed; /* the list of closed records; under the cold lock */
+    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
@@ -10377,7 +10667,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
-    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    mli_u32_store_release(&h->generation, generation); /* pairs with the load in mli_handle_find */
     return (uint64_t)h->number << 32 | generation;
 }
 
@@ -10407,8 +10697,8 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. NULL: the account is closed, and no lock is
-   held. */
+/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
+   closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
@@ -10417,20 +10707,20 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
     mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
-/* Returns the most bytes that an account may have by its limit. */
+/* Returns the most bytes that the limit of an account allows. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is what the account has, with the bytes that
-   tickets hold; `most` is what it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
+   that tickets hold; `most` is the most that it may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off a number, at most all that it has. */
+/* Takes bytes off *of, but never more than it has. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. E_LIMIT: they do not fit, and none is
-   added. */
+/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
+   MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -10554,8 +10844,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them all, because a charge may run while
-   no thread is inside a shard. */
+/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
+   account while it is inside no shard. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -10666,34 +10956,36 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
    books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: cold; memlord_sites_enable
-   takes registry and no other. */
+   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
+   memlord_sites_enable takes only the registry lock. */
 
-/* When a site is first seen, its record is made and its strings are copied. A site has one row for
-   each device on which it is used. A struct of the host (memlord_site) that is new is compared by
-   its content and its module, because it may be a site that is known by another struct. The site of
-   a return address is known by its place, which is looked up when the address is first seen. The
+/* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
+   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
+   by its content and its module, because the ledger may know the site by another struct. The site
+   of a return address is known by its place, which is looked up when the address is first seen. The
    index has the address only if the module stays loaded. For any other address each call asks which
    module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
     uint32_t id;                     /* the number of the scope, from 1 */
-    struct mli_scope_record *parent; /* NULL: it is an outermost scope */
+    struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
-    struct mli_site_record *site; /* NULL: the scope was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of its thread scopes; it grows */
+    struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
+    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
+                                     scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
-    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 birth; /* the last birth in this scope on no stream, as mark:26 | number:26; 0 means
+                      none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t stream;      /* 0: none */
-    uint32_t mark, scope; /* numbers; a scope of 0 is none */
+    uint64_t stream;      /* 0 means no stream */
+    uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
 /* What a site is made from: a file, a function and a line, and the module that has them. A line of
@@ -10701,48 +10993,53 @@ typedef struct mli_birth {
    module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, by mli_module_of; NULL: not known */
+    const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
+                           known */
 } mli_site_origin;
 
-/* A module, an executable or a library, that had a return address. The record lives until the
-   ledger ends, because sites refer to modules that are unloaded. A place is a module, its build id,
-   and the offset of a call in the file of the module. */
+/* A module, which is an executable or a library, that has had a return address. The record lives
+   until the ledger ends, because sites refer to modules that are unloaded. A place is a module, its
+   build id, and the offset of a call in the file of the module. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start */
+    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
+                                address */
     mli_image image;         /* its strings are kept strings; `id` may be read only as
                                 mli_module_has_id does */
-    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
+    const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what is displayed until the site is renamed or resolved */
-    mli_ptr display;         /* const memlord_site *: what is displayed; a rename replaces the whole
-                                struct */
-    const void *address;     /* the return address by which the site was first seen; NULL: the site
-                                is a struct of the host */
-    const void *module;      /* the module of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    memlord_site original;   /* what reports display until the site is renamed or its symbol is
+                                found */
+    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
+                                the whole struct */
+    const void *address;     /* the return address by which the site was first seen; NULL if the
+                                site is a struct of the host */
+    const void *module;      /* of a struct of the host: the module that has it (see
+                                mli_site_origin) */
+    const mli_module *where; /* of a return address: the module that has it; NULL if none has */
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
-                                stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
+                                the site */
 } mli_site_record;
 
-/* Returns the module that was seen last. Its `next` was seen before it. NULL: there is no
-   module. */
+/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
+   it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for an identity: a struct of the host, or a return address.
-   NULL: the index has none. */
+/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
+   index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
+   key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
@@ -10751,29 +11048,31 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
-   mli_busy_begin drops. */
+/* Returns the origin of a struct of the host. Requires: the caller holds no lock but the orphan
+   lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call; NULL: no
-   memory. */
+/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
+   there is no memory. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have; NULL: no memory. */
+/* Returns the site of a return address that the index does not have. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
-/* Returns the site of a return address; NULL: no memory. */
+/* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Returns a site as reports display it. A return address gets its symbol when it is first
-   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
-   mli_place_function. */
+/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
+   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
+   Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
+   the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does the same without an allocation: a symbol that it looks up goes to *named, and is not
-   kept. */
+/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
+   *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
@@ -10782,7 +11081,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
                                                  uint32_t dev, uint32_t *number);
 
 /* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
-   the row, returns 0 and counts that in dropped_sites. */
+   the row, returns 0 and adds 1 to dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 
@@ -10791,7 +11090,7 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -10804,7 +11103,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, with kept copies of its strings. MLI_AGAIN: the function needs memory first. */
+/* Copies a site, with kept copies of its strings. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10820,8 +11119,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. NULL: there is none; *key is then a
-   key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
+   then a key for the site that the index does not have yet. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -10839,7 +11138,8 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. NULL: there is no memory for it yet. */
+/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
+   the record yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -10849,7 +11149,7 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     return site;
 }
 /* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
+   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -10914,17 +11214,18 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. Reads it only in the page
+/* Returns 0 if the build id in memory is not that of a known module. Reads the id only in the page
    where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells the
+                                                                    module */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
-   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
-   without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
+   because no module is there. Returns 0 if the ledger does not know the module, or if the system
+   cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -10969,7 +11270,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+                                                             mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -10982,8 +11284,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none; *key is then a key for the site that the index
-   does not have yet. A module that is loaded again at another address has the same sites. */
+/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
+   the index does not have yet. A module that is loaded again at another address has the same
+   sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11006,8 +11309,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Makes the name of a place from its module and offset, "libfoo.so+0x1f0", or without a module from
-   its address. */
+/* Makes the name of a place, such as "libfoo.so+0x1f0" from its module and offset. Without a module
+   makes the name from the address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -11022,8 +11325,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the module stays, the index has the address,
-   too. */
+/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
+   address to the index, too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -11051,8 +11354,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module` is the module at the address; NULL: it is not known,
-   and the function asks the system. */
+/* Makes the site of a return address. `module` is the module at the address. If it is NULL, the
+   function asks the system for the module. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -11079,9 +11382,9 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns the name of the function that has the return address of a site; NULL: its symbol is not
-   known, or its module is not there now. Requires: the caller holds no lock of the ledger, because
-   dladdr takes the loader's lock, and the call could wait for ever. */
+/* Returns the name of the function that has the return address of a site. Returns NULL if the
+   symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
+   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
@@ -11091,7 +11394,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. MLI_AGAIN: the function needs memory first. */
+   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11103,7 +11406,7 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     if (!shown) return MLI_AGAIN;
     *shown = fresh;
     mli_index_add_locked(lord, mli_index_key(shown, MLI_INDEX_SUBJECT), (uint64_t)(uintptr_t)site);
-    mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
+    mli_ptr_store_release(&site->display, shown); /* pairs with the loads in mli_site_display */
     return MEMLORD_OK;
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
@@ -11142,9 +11445,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site; NULL: the
-   row is that of a tag. The host may know a site by several addresses, but the site has one row on
-   each device. The index has that row under the record of the site. */
+/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
+   if the row is that of a tag. The host may know a site by several addresses, but the site has one
+   row on each device. The index has that row under the record of the site. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
@@ -11242,11 +11545,11 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its place, and notes which refusals were logged.
-   May use books/sites, books/devices, books/counters and base/log. Invariants: the list has at most
-   one entry for a kind and a site, and only a reset takes entries off. A host that makes no mistake
-   pays nothing. Locks: anomalies guards the list; no lock is held while a site is copied or the
-   logger runs. */
+/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
+   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
+   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
+   while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
@@ -11254,43 +11557,44 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
 /* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because the call around it still needs the site that it noted. */
+   allocator makes notes no site, because the outer call still needs the site that it noted. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
-/* Keeps a mistake at the site of the call in progress. The first mistake at a site may take memory.
-   `word2` has the rows of the block in question, as in an entry without a side record; 0: no block
-   is in question. Returns 1 if the mistake is the first of its kind at the site. Requires: no lock
-   is held but the orphan lock. */
+/* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
+   the block in question, as in an entry without a side record; 0 means that there is no such block.
+   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs this mistake: a call ended a tag or a scope, and none was open. `caller` is the
-   return address of that call; NULL: it is not known. Requires: the caller holds no lock. */
+/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
+   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake: logs it. If the call was made by the ledger's logger,
-   logs nothing: the next call that the thread ends here logs the mistake. */
+/* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
+   nothing: a later call of the thread logs these mistakes. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
-/* Copies the mistake with a number, from 0, with its sites as reports show them. Returns 0 if there
-   is no mistake with that number. Requires: the caller holds no lock. */
+/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
+   is no such mistake. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how many mistakes were at sites that found no room in the list. */
+/* Returns how often a mistake found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: both are right. */
+/* Returns what is wrong with the storage or the size of a block, or NULL if both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs the mistakes of the call, and returns r. If r is
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, also counts the refusal and keeps it as a mistake at
-   `site`. The refusal is logged if it is the first at the site, or the function's first with that
-   result, and if the call was not made by the logger. A call that the ledger's allocator makes is
-   neither counted nor logged. `fault` says what is wrong with an argument; NULL: that is not known.
-   Requires: the caller holds no lock. */
+/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
+   `site`. Logs the refusal if it is the first at that site, or the first that the function made
+   with that result. Logs no refusal of a call that the logger makes. Neither counts nor logs a call
+   that the ledger's allocator makes. `fault` says what is wrong with an argument, or is NULL if
+   that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -11301,19 +11605,21 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read adds `site` and `born` */
-    const memlord_site *given; /* the host's pointer, which is compared and never followed */
-    const memlord_site *site, *born; /* the ledger's copies of the sites; NULL: there is no site, or
-                                        there was no memory for the copy */
+    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
+                                  `born` */
+    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+                                  followed */
+    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+                                        site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
-    mli_lock lock; /* guards the members below but `refused` */
+    mli_lock lock; /* guards all members below except `refused` */
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
-    uint64_t left_out; /* how many mistakes were at sites that found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* by function and result, E_INVALID or E_DEVICE: 1: such
-                                              a refusal was logged */
+    uint64_t left_out; /* how often a mistake found no room in `at` */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if such a refusal was logged; the second index is 0
+                                              for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -11333,8 +11639,8 @@ static MLI_COLD const char *mli_anomaly_text(int kind) {
 
 /* -- the list -- */
 
-/* Returns the mistake of a kind at a site; NULL: the list has none. The host gave the site by the
-   pointer `given`; `kept` is the ledger's copy of the site, or NULL. */
+/* Returns the mistake of a kind at a site, or NULL if the list has none. `given` is the host's
+   pointer to the site; `kept` is the ledger's copy of the site, or NULL. */
 static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
                                               const memlord_site *given, const memlord_site *kept) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
@@ -11351,7 +11657,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Each is NULL
+/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
    if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
@@ -11362,9 +11668,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the site of the call in progress. Returns 0 if it counted nothing: the list
-   has no mistake of this kind with this pointer to its site, and has room. The caller then copies
-   the site. */
+/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
+   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
+   the caller then copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -11413,7 +11719,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
     return is_new;
 }
 
-/* Copies the mistake with a number. Returns 0 if no mistake has the number. */
+/* Copies mistake `number`. Returns 0 if there is no such mistake. */
 static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     int found;
@@ -11442,7 +11748,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if there is none. */
+/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
+   logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -11457,8 +11764,9 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     mli_lock_drop(&s->lock);
     return (int)i;
 }
-/* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
-   at load y.c:3 [weights]". The line of a refusal is another: mli_refuse logs it. */
+/* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
+   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
+   mli_refusal_log. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -11498,13 +11806,12 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns what is wrong with a device that a call refuses, as words that go on after "cuda:0
-   is". */
+/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
 }
-/* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
+/* Logs a line such as "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
 static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
                                      memlord_device d, const char *fault,
                                      const memlord_site *site) {
@@ -11584,18 +11891,20 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
    mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: cold, for new
-   names and births. */
+   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
+   for new names and births. */
 
-enum { /* the kinds of mli_cache_entry: what is found, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
+    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
+                                       parent scope */
 };
-/* Returns the salt of an entry of a kind, MLI_CACHE_...; `rest` is what its key does not have. */
+/* Returns the salt of an entry of a kind, MLI_CACHE_... `rest` is the part of what is looked up
+   that the entry's key does not have. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -11605,7 +11914,7 @@ static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* Returns the entry of a key; NULL: the cache does not have it. The last entry of the cache is
+/* Returns the entry of a key, or NULL if the cache does not have it. The last entry of the cache is
    always vacant, and ends the look-up. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
@@ -11615,51 +11924,53 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries have other keys, evicts the first of them. The orphan record caches nothing, because its
-   cells are used under a lock. Requires: the caller is not inside a shard, as the cache may
-   grow. */
+   entries from the key's home on have other keys, evicts the first of them. The orphan record
+   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
+   shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device; 0: there is no room for the
-   row. On first use makes the row and the thread's cell for it. Requires: the caller is not inside
-   a shard. */
+/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
+   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
+   inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
-/* Returns the id of the innermost scope of a thread; 0: the thread is in none. */
+/* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
 /* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
 /* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
-/* Returns the id of the scope that a block was born in, from its word2; 0: none. */
+/* Returns the id of the scope that a block was born in, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
-/* Returns the stream that a block was born on, from its word2; 0: none. */
+/* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
 /* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire pairs with mli_scope_publish. */
+/* Returns one more than the number of scopes. The acquire load pairs with the store in
+   mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave; NULL: no scope has it. */
+/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
+/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the cold lock. */
+/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the current mark, shifted into its place in word2. */
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
-/* Returns the number of the last birth. Requires: the cold lock. */
+/* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* What an alloc is born with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
-    const char *tag; /* a kept name; NULL: none */
-    uint64_t stream; /* 0: none */
+    const char *tag; /* a kept name, or NULL */
+    uint64_t stream; /* 0 means no stream */
 } mli_origin;
 /* Returns what an alloc of this thread at a site is born with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
@@ -11671,29 +11982,32 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the kept copy of a host's tag. Without memory for the copy, counts a dropped tag and
-   returns "". Requires: no lock is held. */
+/* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
+   and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more. */
+/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
+   that. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes in a guard what the end of the guard restores. */
+/* Notes in a guard what the end of the guard is to restore. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
-/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+/* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
-   release in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
+   the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires, as
-   mli_interposer_end does: no lock is held. */
+/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+   holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or scopes, in the books of an interposer, too. */
+/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -11705,7 +12019,7 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
 /* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   look up again what they need. */
+   then look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -11763,8 +12077,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth; 0: it has none yet, and *key is then a key for it that the index
-   does not have yet. */
+/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
+   index does not have yet. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -11782,7 +12096,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: the function needs memory first. */
+/* Finds or adds a birth. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11802,8 +12116,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     return MEMLORD_OK;
 }
 
-/* Finds or adds a birth, and returns its number. 0: there is no room for it, which
-   counts as a lost scope. */
+/* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
+   counts a lost scope. */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -11823,9 +12137,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
-   and in the thread if the stream is the thread's. If there is no room for a birth, returns the
-   bits of the mark alone, so that the block is recorded without scope and stream. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Keeps them in the scope, and
+   in the thread if the stream is the thread's. If there is no room for a birth, returns the bits of
+   the mark alone, so that the block is recorded without scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -11836,7 +12150,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
         number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
-        if (scope && number) /* pairs with the acquire above */
+        if (scope && number) /* pairs with the acquire load above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
@@ -11853,8 +12167,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. Its scope and stream are 0 if the block has none, or if there was
-   no room for its birth. */
+/* Returns the birth of a block. The scope and the stream in it are 0 if the block has none, or if
+   there was no room for its birth. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -11899,7 +12213,8 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
+                                                               mli_scope_count */
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -11914,7 +12229,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and warns of the first. */
+/* Counts a tag that found no room, and logs a warning if it is the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -11946,7 +12261,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* the ledger's own allocator makes the call, which passes through */
+    if (!t) return kept; /* the ledger's own allocator makes the call, so no tag is needed */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -11954,9 +12269,9 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     return "";
 }
 
-/* Finds or makes the site of a place that the host gives by value; NULL: no memory. The thread's
-   cache has the site under the host's pointer to the file name. The host may change the text there,
-   so the function compares the two texts. */
+/* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
+   memory. The thread's cache has the site under the host's pointer to the file name. The host may
+   change the text there, so the function compares the two texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -12010,7 +12325,7 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+/* Returns the interposer, or NULL if there is none or the ledger is its own. */
 static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
@@ -12030,8 +12345,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what the end of the guard restores; NULL: the tag has no guard. The
-   default tag is at the bottom of the stack of tags. */
+/* Begins a tag. `guard` gets what the end of the guard restores; it is NULL if the tag has no
+   guard. The default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -12042,7 +12357,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
                           "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
+    if (mli_is_orphan(lord, t)) /* several threads share the record, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
     else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
@@ -12086,7 +12401,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
+    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -12097,8 +12412,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
-                                                       mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
+                                                       the old mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -12140,7 +12455,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
         if (t) mli_thread_put(lord, t);
         return before;
     }
-    if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
+    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
         t->now.stream = stream;
@@ -12169,7 +12484,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
-        r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
+        r = MEMLORD_E_NOMEM; /* several threads share the record, so it has no tag stack */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK && t->now.tag_depth)
@@ -12204,29 +12519,29 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
-   an unwinder runs. */
+   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for the table and the totals. No
+   lock is held while an unwinder runs. */
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
-   change while the caller is inside the shard and no other thread can reach the entry. The room in
-   the table is reserved before the caller enters. */
+   change while the caller is inside the shard and no other thread can reach the entry. A caller
+   reserves room in the table before it enters the shard. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
 typedef struct mli_stack_node {
-    uint64_t stays;        /* the return address, if its module stays; else 0 */
+    uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* the node of the caller; the next node of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node in the same hash chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
-    uint32_t next;        /* the next row of the chain */
-    uint32_t site;        /* the row of the site; 0: none */
-    mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
+    uint32_t next;        /* the next row in the same hash chain */
+    uint32_t site;        /* the row of the site; 0 means no site */
+    mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
     double allocs;        /* since the last reset: an estimate of the number of all allocs */
     uint64_t samples;     /* since the last reset: how many allocs were picked */
@@ -12243,13 +12558,13 @@ typedef struct mli_stack_row {
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row;  /* the row of the stack; 0: the entry is vacant, or the block was not picked */
+    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. Returns 0 if the alloc is picked: then
-   the general path counts the bytes. */
+/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
+   general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -12267,58 +12582,58 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 /* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns how many frames are taken of a stack now; 0: no stacks are taken. */
+/* Returns how many frames are taken of a stack now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
-/* Returns the bytes from one sample to the next on average; 0: no stacks are taken. */
+/* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
-/* Writes "estimates: a sample each 512 KiB". */
+/* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
-/* Returns the number of nodes. The acquire pairs with the release that adds one. */
+/* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of the frame with a number. */
+/* Returns the site of frame `number`. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
-/* Returns how many frames have a number. */
+/* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
-   entry. */
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the caller is inside the
+   shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
-   functions do: the caller is inside, or holds the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
+   functions do: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
+/* Removes a block from the table, and returns its stack. The row still has its bytes. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Takes a block that ends out of the table and off its row. With `undo` the row counts as if the
-   block had not been allocated. */
+/* Takes a block that ends out of the table and off its row. With `undo` the row then counts as if
+   the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. `frees` 1: the block ends. */
+/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
+/* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack of another block, which moves to a device and
-   a row of the sites, or comes back. */
+/* Lets the block that this call opens have the stack `pick`, on a device and a row of the sites.
+   That is the stack of a block that moves, or that comes back to its old place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
+/* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   row in mli_self for mli_pick_put. Requires: not inside. */
+   stack's row in mli_self for mli_pick_put. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
-/* Does the same, if the thread's allocs may be picked. */
+/* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
@@ -12329,7 +12644,7 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
 /* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use; NULL: no memory. Requires: as mli_site_display. */
+   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Fills in the totals of a row, without its frames. */
@@ -12342,20 +12657,20 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* chains; 0 is an empty one */
 } mli_stack_heads;
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
-   makes it q (2 - q). */
+/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y. Each doubling
+   of y turns q into q (2 - q). */
 static MLI_COLD double mli_sample_scale(double x) {
     double q, y = x;
     int doublings = 0;
@@ -12372,10 +12687,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
-   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
-   answers of system calls that neither wait nor fail, because the first call of a process may come
-   from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
+   one the seed differs in each run, process and ledger. A forked child always gets another seed.
+   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
+   of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -12385,14 +12700,14 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
-    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* that of the newest ledger */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* the address of the ledger is random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* so is that of the stack */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* the newest generation */
     lord->stacks.seed = seed;
 }
-/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
-   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in their sequence. */
+/* Draws the number of bytes until a thread's next sample. The number is exponentially distributed,
+   with t->stack_mean as its mean. The random numbers are those of splitmix64. Each thread record of
+   each ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -12402,9 +12717,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked;
-   0: it is not picked. If the mean has changed since the last draw, draws again. That adds no bias,
-   because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
+   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
+   bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12450,9 +12765,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
-   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
-   the releases of the functions that add nodes. */
+/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
+   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
+   because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -12476,7 +12791,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
+/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -12489,8 +12804,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The node is in the chain of the site's address, though the module may no longer be there. */
+/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
+   memory first. The node is in the chain of the site's address, whatever is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -12508,14 +12823,14 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_node_count */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use; 0: there is no room for the node.
-   A node is found by the site of the address, because another module may be at a known address by
-   now. */
+/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
+   the node. A node is found by the site of the address, because another module may be at a known
+   address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -12551,7 +12866,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the row of a stack, and adds it on first use; 0: there is no room for the row. */
+/* Returns the row of a stack, and adds it on first use. Returns 0 if there is no room. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
@@ -12563,8 +12878,8 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of the stack that has these return addresses, the innermost first; 0: there is no
-   room for the row or for a node. */
+/* Returns the row of the stack that has these return addresses, the innermost first. Returns 0 if
+   there is no room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
@@ -12581,8 +12896,8 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table; if the table does not have the key, the vacant entry for
-   it. Requires: the table has a vacant entry. */
+/* Returns the entry of a key in a table or, if the table does not have the key, the vacant entry
+   for it. Requires: the table has a vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
@@ -12596,7 +12911,7 @@ static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Closes the gap, so that later look-ups do not end there. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
@@ -12614,8 +12929,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in the place of the present one, unless another thread has done so. *table
-   and *cap are then the table that the caller frees. */
+/* Puts the larger table *table in the place of the present one, unless another thread has done so.
+   *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -12659,7 +12974,7 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block off its row. With `undo` counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
@@ -12673,7 +12988,7 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-/* Notes the block as the last one that this thread had picked. */
+/* Notes a block as the last one that this thread had picked. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->generation) return; /* the thread has no record */
@@ -12718,7 +13033,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
+    if (bytes > mli_self.pick_had) { /* the totals, too, count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -12794,8 +13109,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those before the frame with the address of the site.
-   If no frame has that address, those before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
+   the site or, if no frame has that, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -12807,17 +13122,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. To see that it is in such a
-   child takes a system call, which only samples can afford. If every alloc is picked, the function
-   does not look, and allocs in such a child are unwound, too. */
+   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
+   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
+   the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. In an address of code the top byte is 0. The keys of the index use that
-   byte. */
+   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
+   use. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -12825,8 +13140,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or it is empty. */
+   own ones. Sets *from to its first frame, and returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -12850,8 +13165,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows, before the first stack. A short process may need no chains,
-   and to clear them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows before the first stack is taken. A short process may need no
+   chains, and clearing them takes a while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
@@ -12910,7 +13225,7 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     }
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
-    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire load above */
     mli_lock_drop(&lord->stacks.lock);
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
@@ -12944,7 +13259,7 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 }
 #endif
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
-    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
     return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
@@ -12972,9 +13287,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; if `bytes` is
-   0, one for each MLI_STACK_BYTES. The first time also seeds the samples, and unwinds once, because
-   the system's unwinder may load a library then. Requires: no other thread changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -12989,11 +13304,11 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     }
     mli_u64_store(&lord->stacks.bytes, bytes);
     if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
-    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with the load in mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* From now on takes no stacks. Blocks keep the stacks that they have. Requires: no other thread
+/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
    changes the settings. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
@@ -13015,7 +13330,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
-   the parent draws. */
+   its parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -13067,37 +13382,38 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* it could wait for itself */
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* the call could wait for itself */
     while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
-    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange above */
     return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first start until the ledger ends.
-   Locks: registry, to install the ring. Events are written and read without a lock. */
+   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
+   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
+   without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that its sub-buffer was not given out again meanwhile. */
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
    site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
-     stream  the stream of the block; 0: none */
+     stream  the stream of the block; 0 means none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
 typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
     uint64_t stamp, storage, what, where, stream;
-    uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
+    uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
 /* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
@@ -13106,8 +13422,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it was never given out,
-                           or a thread gets it now */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before the first time,
+                           and while a thread gets the sub-buffer */
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
@@ -13121,28 +13437,28 @@ typedef struct mli_ring {
                                sub-buffers lie behind the ring */
 } mli_ring;
 
-/* Returns the ring; NULL: events are not recorded. */
+/* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
 /* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
    the ledger grows older. */
 typedef struct mli_stamp_scale {
-    uint64_t from; /* the stamp at create */
-    double rate;   /* ns a stamp */
+    uint64_t from; /* the stamp when the ledger was created */
+    double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
-/* Returns the ns from create to a stamp; 0 for a stamp before it. */
+/* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
-/* Ends a thread's writing to its sub-buffer. The release pairs with the exchange in
-   mli_subbuf_next: the next writer of the sub-buffer sees all that this thread wrote. */
+/* Ends a thread's writing to its sub-buffer. The release store pairs with the exchange in
+   mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release: a reader that sees one of the words also sees
-   the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes` may
-   have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
+   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
+   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -13151,20 +13467,20 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block. `stack` is the row of its stack; 0: the block was not
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
    picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, and the row of `site`, not that of the block's
-   site. */
+   record. The event has the block's tag and stream, but the row of `site` instead of that of the
+   block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
-/* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
-   inside. */
+/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
+   a shard. */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
@@ -13185,12 +13501,12 @@ typedef struct mli_ring_reader {
     mli_stamp_scale scale;
 } mli_ring_reader;
 
-/* Begins to read the events that are in the ring now; 0: no memory. */
+/* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 /* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. Skips a sub-buffer that
-   was given out again meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. Skips the rest of a
+   sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
@@ -13226,14 +13542,14 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns a sub-buffer by its number, which counts on past the end of the ring. */
+/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
-   device. */
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+   events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -13253,8 +13569,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gets the next sub-buffer without a writer for a thread, whose first event there is on `dev`.
-   NULL: every sub-buffer has a writer, and the event was counted as lost. */
+/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
+   sub-buffer has a writer, returns NULL and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -13264,11 +13580,13 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
+        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
+                                             store, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
+                                                              mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -13294,7 +13612,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
     mli_u64_store_release(&note->where,
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
-    mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
+    mli_u32_store_release(&b->count, n + 1); /* pairs with the load in mli_subbuf_reader_begin */
 }
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
@@ -13332,8 +13650,9 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events; NULL: no memory. It is cut into at least 16 sub-buffers of
-   up to 64 events. In a ring of fewer than 16 events each event has a sub-buffer. */
+/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
+   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
+   sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -13351,7 +13670,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     return ring;
 }
 
-/* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
+/* -- reading: merges the sub-buffers by time, with a heap of readers -- */
 
 /* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
    order of the sub-buffers decides. */
@@ -13359,7 +13678,7 @@ static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
 
-/* Moves the reader at i down the heap, to where it is before its children. */
+/* Moves the reader at index i down the heap, until it comes before its children. */
 static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -13373,7 +13692,7 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* Begins to read a sub-buffer. Returns 1 if it has events. The acquires pair with the release
+/* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
    stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
    it has changed, a later writer may have stored some of the words. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
@@ -13404,7 +13723,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the row of an event's stack by the row of its site, and notes the stack. */
+/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -13454,7 +13773,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
     if (tag) out->tag = (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject;
-    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name is in `storage` */
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* the name of the checkpoint is in `storage` */
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
@@ -13469,8 +13788,8 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Leaves every sub-buffer but this thread's without a writer: the other threads are not in the
-   child. */
+/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
+   not in the child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -13503,7 +13822,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread installed one meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -13542,55 +13862,58 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
    the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
-   fences. A thread may take it inside a shard, and enters no shard while it holds it. */
+   MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard while it holds
+   the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type that found queues; not all calls may be counted */
+    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. It is recorded on a live block; or a pending block waits for
-   it; or its block has ended and it is to be dropped. While a pending block waits for it, it is in
-   a queue, that of its device and its `queue`, until it is done or has failed. If a block ends
-   while its fence has an asker, the fence is detached, and the asker frees it. If the fence has no
-   asker, the thread that holds the block puts it on the list `to_drop`. */
+/* A fence is in one of three states. In the first, its block is live, and the fence is a recorded
+   use. In the second, its block is pending and waits for the fence. The fence is then in a queue,
+   that of its device and its `queue`, until it is done or has failed. In the third, its block has
+   ended, and the fence is to be dropped. If a block ends while its fence has an asker, the fence is
+   detached, and the asker frees the fence. If the fence has no asker, the thread that holds the
+   block puts the fence on the list `to_drop`. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* nobody has asked this fence or any after it; NULL: all
+    struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue */
-    uint64_t round; /* the last poll that asked the first fence; 0: no poll has */
+    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
+    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that was taken from the host. `sibling` and `serial` belong to the thread that holds the
-   side record of the block. The fences lock guards the other members. A record is used again and
-   never freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
+   record of the block. The fences lock guards the other members. A record is used again and never
+   freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *older;           /* the record made before it */
-    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
+    struct mli_fence_record *older;           /* the record that was made before this one */
+    struct mli_fence_record *sibling;         /* the next fence of the same block; a block has one
+                                                 fence for each queue */
     struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
                                                  `to_drop` and `unused` */
-    mli_queue *queue;                         /* NULL: the fence is in no queue */
+    mli_queue *queue;                         /* the queue that the fence is in, or NULL */
     void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
-                             about to; NULL: no thread */
-    uint64_t key, serial; /* those of the pending block; serial 0: the fence is on no pending
-                             block */
+                             about to; NULL if no thread does */
+    uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
+                             waits for the fence */
     uint32_t dev;
-    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
-    int early_answer;     /* what `done` returned while earlier fences of the queue were pending;
-                             0: it has not returned an answer then */
+    int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
+                             if it was not called then */
     mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
 } mli_fence_record;
 
@@ -13601,45 +13924,49 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number that no other call on the ledger gets, above those of earlier calls. */
+/* Returns a number above all that earlier calls on the ledger got. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
-/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
+/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
+   memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Gives a record back, cleared for its next fence. */
+/* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to learn that */
+#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to see whether that time has
+                                 passed */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue of a device and `queue`; NULL: there is none. */
+/* Returns the queue of a device and `queue`, or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
 /* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
-   With `rest` 0 the next call asks. */
+   If `rest` is 0, the next call polls the queue. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
-   as never asked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
+   that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
+/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has replaced them. The end of a call
-   drops them. If a fence has an asker, the asker frees it. May be called inside a shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. The end of a
+   call drops them. If a fence has an asker, the asker frees the fence. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
+/* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
+   address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 not yet, > 0 done, < 0 failed. Once `done` has answered
-   done or failed, it is not called again. Requires: the caller is the asker of the fence, and holds
-   no lock. */
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
+   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+   fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
    so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
@@ -13647,14 +13974,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
 /* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it; if `lord` is NULL, this function always does. A `fence` of NULL is none. */
+   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
-/* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
+/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
+   if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
-   not inside. */
+/* Drops and frees the fences that are to be dropped. Requires: the caller holds no lock, and is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
 /* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
@@ -13667,13 +13995,14 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: every record; push only */
+    mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
+                                         only added */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* unused queues: there is one for each record, so that a
-                                         free allocates none */
+    struct mli_fence_record *to_drop; /* the detached fences, whose blocks have ended */
+    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
+                                         not allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-    mli_u64 serial;                   /* the last number used */
+    mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
 
 MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
@@ -13742,7 +14071,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
     return q;
 }
 
-/* Adds the queue of a fence, in the memory of a spare one. */
+/* Adds the queue of a fence, in the memory of a spare queue. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -13796,7 +14125,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this fence was not yet asked as the first of its queue */
+    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -13848,7 +14177,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
+/* Calls the host's `drop` of a fence. `lord` is NULL if no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -13915,8 +14244,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers of a forked child, whose threads are not there. Puts the fences of blocks that
-   have ended on the list to be dropped. */
+/* Clears the askers in a forked child, because their threads are not there. Puts the fences of
+   blocks that have ended on the list `to_drop`. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -13932,7 +14261,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread has left a fence function by
                                                            longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
@@ -13953,19 +14282,20 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
    holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
    storage and do not overlap. Locks: those of the map. */
 
-/* The side record of a block: a description, more references than fit, fences to wait for. */
+/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
+   for, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
     struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
                                         not yet done */
-    uint64_t serial;                 /* the number of the pending block, which no other block has;
-                                        0: the block is not pending */
+    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
+                                        not pending */
     uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
-    memlord_account account;         /* the account that the block is charged to; 0: none */
-    uint64_t charged;                /* the bytes that are charged to it */
-    struct mli_parts *parts;         /* NULL: the block has no parts */
+    memlord_account account;         /* the account that the block is charged to; 0 means none */
+    uint64_t charged;                /* the bytes that are charged to `account` */
+    struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
     memlord_meta meta;
 } mli_side_record;
 
@@ -13973,12 +14303,12 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is OK if `lord`
-   is NULL, or if the ledger's own allocator makes the call. */
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+   `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
-/* Returns the side record that a word2 points to; NULL: it points to none. */
+/* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
@@ -13986,32 +14316,33 @@ MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
 /* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
-   `account` is 0, the block is charged to none. Requires: the caller holds the entry, or no other
-   thread knows the record. */
+   `account` is 0, the block is charged to none. Requires: a probe of the caller holds the entry, or
+   no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry; NULL: the key is dead or its block is pending. In either case
-   the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
+   case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending; NULL: the key is
-   dead, or its block has no side record. In either case the caller calls mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
+   key is dead, or if its block has no side record. In either case the caller calls
+   mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   it only if one more reference needs it. After E_UNKNOWN and E_NOMEM the function has left the
-   shard. It allocates the record between two probes, because nothing may be allocated inside a
-   shard. */
+   it only if one more reference needs it. If the result is E_UNKNOWN or E_NOMEM, the function has
+   left the shard. It allocates the record between two probes, because nothing may be allocated
+   inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -14035,8 +14366,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that it was moved to, which has `bytes`. Frees
-   the parts that do not lie in those bytes. */
+/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
+   bytes. Frees the parts that do not lie in those bytes. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
@@ -14140,7 +14471,7 @@ static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
 
-/* Returns the index of the first part at an offset or after it; `count` if there is none. */
+/* Returns the index of the first part at an offset or after it, or `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
@@ -14154,7 +14485,7 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. MLI_AGAIN: the array is full, and *spare is no larger. */
+   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -14182,8 +14513,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
-   room for at the next try. Enters the shard and leaves it. */
+/* Tries once to insert a part: enters the shard and leaves it. If the result is MLI_AGAIN, *room is
+   the number of parts that *spare must have room for at the next try. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -14223,7 +14554,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the array if it is then empty. */
+/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -14263,7 +14594,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 }
 
 /* Frees the array of parts of a block when the ledger ends. A large array does not lie in the
-   regions of the ledger, so that it is not freed with these. */
+   regions of the ledger, so freeing the regions does not free the array. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -14379,25 +14710,25 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
-   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
-   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
-   shard; cold, for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
+   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
+   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
+   inside a shard; the cold lock, for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
-    uint32_t from, to;      /* devs */
+    uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
-   account that the block was charged to. */
+/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
+   the bytes of its block off the account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta of a block that opens. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta of a block that closes. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
@@ -14409,76 +14740,78 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
-   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
+/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
+   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
-   line. */
+/* Returns 1 if MEMLORD_DEBUG asks for a log line of each call that changed something or found an
+   anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Notes for the debug line of this call where the block was before. */
+/* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
-   (`did` is 0) and has no implicit or unknown free in its note. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
+   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
-/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
-   all n blocks have in common. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device in the line
+   has the type and the index that all n blocks share. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
-   alloc is then no longer expected. */
+/* Returns 1 if the free of an unknown storage is the free of a dropped alloc. That free is then no
+   longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
-   whole if its device could not be added. From then on a free of that storage is expected and is no
-   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
+/* Counts a dropped alloc, which the ledger had no memory to record. If its device could not be
+   added, counts the alloc for the ledger as a whole. A later free of that storage is expected, and
+   is then no unknown free: see mli_drop_match. Counts nothing if the error r has another cause.
+   Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
-   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
-   OK. */
+/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
+   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
+   counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
-/* Counts a free of a block that has more references. */
+/* Counts a free of a block that has more than one reference. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-enum { /* the states of a key, for a call that ends its block */
+enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
-    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
     MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
     MLI_KEY_USED     /* the block is live and has recorded uses */
 };
 
-/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
-   entry would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
+   entry, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
+   If `ends` is 1, the call was to end the storage, so an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
+/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
-enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
-                          storage again */
-    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
-    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
-                          put */
+enum { /* what mli_entry_put does with a block that already has the key */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
+    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
+                          is put */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -14492,45 +14825,46 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
-   that the thread uses; MEMLORD_NONE means no account. */
+/* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
+   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
+   mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
-   record. With `undo` the block counts as if it had not been opened. */
+   record. With `undo` it counts as if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by a block of another size. */
+/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
+   or replaced it by one of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
-   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
-   has a side record. */
+/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
+   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
+   the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
-   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
-   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
-   once it has left the shard. */
+/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
+   block that was freed, with the word2 that it would have without a side record; its key is 0 if no
+   block was freed. A block with recorded uses becomes pending. *chain then gets its first fence,
+   and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
+   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
-   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
-   the returned word are those of an entry without a side record. The rows of the returned word are
-   rows of `dev`. Requires: the caller is not inside a shard. */
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
+   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
+   of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -14539,33 +14873,35 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
 /* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or the caller holds it. */
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
    `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record: once the block is on
-   the map, another thread may free that record. If the map has no room, ends the block with its old
-   bytes, and counts a dropped alloc of the new ones. */
+   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
+   read that from the side record, which another thread may free once the block is on the map. If
+   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
+   ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+/* Returns the route that was made last, or NULL if there is none. Its `next` was made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
-   caller is not inside a shard. */
+/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
+/* Counts a move on its target device and on its route. If there is no memory for a new route,
+   counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
+/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
+   that room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none and will be charged to an account, it gets one first. */
+   record. If the block has none, and the move will charge it to an account, adds one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -14577,14 +14913,15 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
-                                               mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_ptr routes; /* mli_route *; push only, under the cold lock */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
+                                               as mli_drop_print returns them; 0 means vacant */
+    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
+                                                   no place in dropped_keys */
+    mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
-/* Returns the first fence of a block; NULL: it has none. */
+/* Returns the first fence of a block, or NULL if it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
@@ -14608,8 +14945,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
-   before the last reset, its bytes do not count as freed since that. */
+/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
+   block was freed before the last reset, does not count its bytes as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -14652,9 +14989,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
-   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
+   the facts there until it had left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -14695,9 +15032,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns what dropped_keys has for the key of a dropped alloc. The keys are those of the frees
-   that are expected: a free of such a key is no unknown free, but a double free of another storage
-   is. There are few places, and no memory for more. A drop that finds no place is counted by its
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
+   of such a key is expected, so it is no unknown free, but a double free of another storage is.
+   There are few places, and no memory for more. A drop that finds no place is counted by its
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -14745,7 +15082,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
 }
-/* Keeps a mistake with the block of an entry. */
+/* Notes a mistake that concerns the block of an entry. */
 static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
     (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
                            e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
@@ -14791,7 +15128,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference. */
+/* Removes a reference from an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -14800,7 +15137,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference. Returns 0 if the count needs a side record first. */
+/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
+   first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -14819,7 +15157,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
     return MEMLORD_OK;
 }
 
-/* Adds a reference to the probe's live block, and leaves the shard. */
+/* Adds a reference to the live block that a probe found, and leaves the shard. */
 static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t type,
                                        mli_probe *probe) {
     const int up = mli_ref_up(probe->entry);
@@ -14829,8 +15167,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
-   in the slot ends. If that block was live, its free was never recorded. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
+   is already in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -14885,16 +15223,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
-                                                 the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
+                                                 between the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to an account: see mli_block_open. Returns 0 if there is no
-   memory for the side record. */
+/* Charges a new block to an account, as mli_block_open says. Returns 0 if there is no memory for
+   the side record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -15116,14 +15454,15 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
-        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under it */
+        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under this lock */
     }
     if (!route) {
         route = fresh;
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the walks' loads */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
+                                                                mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -15201,14 +15540,14 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: it takes those
-   of the map. */
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
+   map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string; NULL: no tag. The row of the tag depends
-   on the block's device, and cannot be added inside a shard. So the function looks for the device
-   first, and starts again if the block has moved to another device meanwhile. */
+/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
+   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
+   the device first, and starts again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15221,8 +15560,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
         if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
             return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
+        /* the peak would be too low if this thread's bytes were on two cells: its own and that of
+           the orphan record */
         d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
@@ -15278,134 +15617,141 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. For each phys it has the number of live
-   bytes and the devices that share it. A ticket is the handle of a reservation. services/room takes
-   the samples of a phys, and opens reservations, because services/room can explain why one is
-   refused. May use books/devices, books/counters and books/accounts. Invariant:
-   a device changes from one phys to another only under the locks of both. Lock: each phys has one
-   (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
+   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
+   of a phys, and opens reservations, because services/room can explain why one is refused. May use
+   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
+   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
+   of them only under the cold lock. */
 
-/* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
+/* Returns the phys of a device. The acquire load pairs with the release store in
+   mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device and returns it. While the function waits for the lock,
-   memlord_device_share may assign another phys, so it compares again under the lock. */
+/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
+   memlord_device_share may assign another phys, so the function compares again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device was not seen yet, adds the device with `make`; without
-   `make` returns E_UNKNOWN, and *out is NULL. */
+/* Finds the phys of a device. If the device is new, adds it with `make`; without `make` sets *out
+   to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL; 0:
-   there is no further device. A walk starts with a `dev` of 0. */
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
+   0 if there is no further device. A walk starts with a `dev` of 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev);
 
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not, because they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. The bytes of mapped files
+   do not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
-/* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
+/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, and at least *held, the bytes that the ledger's devices
-   hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
+/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
+   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
+   phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets keep there, and the bytes
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
    that neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
-   function holds the cold lock: then no other thread holds two such locks. A fork, which takes the
-   locks of all phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, which
-   may be for this device; or other devices are at the device's own phys. */
+/* Assigns a device to another phys, under the locks of both. These two locks have no order, so the
+   function also holds the cold lock; without it no thread holds two such locks. A fork, which takes
+   the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys has
+   bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, 0 to the number of devices; NULL: device i is at another phys. */
+/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
+   phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
 MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent; NaN: the capacity is unknown. */
+/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
-typedef struct mli_reservation { /* a ticket; under the lock of its phys */
+typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
     mli_phys *phys;     /* the phys whose list has the record; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0: none */
+    memlord_account account; /* an account that holds the bytes, too; 0 means none */
 } mli_reservation;
 
-/* Returns a number of bytes as a signed one, at most 2^62: the difference of two such numbers
-   cannot overflow. */
+/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
+   numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
 /* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
    the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the allocated or the freed bytes of all cells of a device. With `high` returns an upper
-   bound, else a lower one. A call writes a cell's out before its level. So a reader gets an upper
-   bound if it loads out after the level, and a lower bound if it loads out before the level. */
+/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. With `high`
+   returns an upper bound, else a lower bound. A call writes the `out` of a cell before its `level`.
+   So a reader gets an upper bound if it loads `out` after `level`, and a lower bound if it loads
+   `out` before `level`. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
 /* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
-/* Returns the ticket record with a number, from 1. */
+/* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
+/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket covers, or the tickets of its thread. When the request
-   opens its own ticket, these bytes move to that ticket, so that no alloc can draw them while the
-   request tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request that tickets cover. These are the ticket that the request names, or the
+   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
+   ticket, so that no alloc can draw them while the request tries. At the end of the request the
+   bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds */
-    uint32_t count; /* the number of tickets */
+    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the bytes of its cover that a request has not used back to the tickets that are still open.
-   Sets cover->bytes to the bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* the account that holds the bytes, too; 0: none */
-    memlord_ticket named;    /* the ticket that covers a request; 0: those of the thread do */
-    mli_cover *cover;        /* gets the cover of a request; NULL: it is no request */
+    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
+    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread; the named ticket, or
-   else the tickets of this thread, cover as many of its bytes as they can. E_LIMIT: the bytes that
-   no ticket covers do not fit at the phys, or the bytes that the account does not hold yet are over
-   its limit. */
+   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
+   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+   MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
+   the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
-/* Attaches a ticket to this thread: later allocs of the thread draw on it. If the thread then has
-   more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record, whose calls
-   come from many threads. */
+/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
+   whose calls come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
+/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
+   recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: nothing comes off tickets */
+    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
@@ -15416,9 +15762,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. It draws on several of these if one is not enough, the earliest first. So
-   the rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for
-   each alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
+   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
+   alloc would have bytes that are both live and reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -15428,7 +15774,8 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* and 1 more; under the cold lock */
+    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+                                  lock */
 };
 
 /* -- physical devices -- */
@@ -15476,7 +15823,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
+/* -- the bytes in use: one figure for all functions that read a capacity --
    The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
@@ -15489,11 +15836,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys. Frees on the cpu
-   do not lower that: the allocator below may keep the freed bytes and serve later allocs from them.
-   One bound is what the device held at the sample and the bytes allocated since. Another is the
-   highest live bytes since, which are at most a batch for each thread above the published bytes. A
-   pool has its own count of the bytes that it holds. */
+/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
+   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
+   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
+   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
+   most a batch for each thread above the published bytes. A pool has its own count of the bytes
+   that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -15504,7 +15852,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -15558,7 +15907,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         mli_lock_take(&to->lock);
         busy = from->ticket_bytes != 0;
         if (!busy) {
-            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
                                                     device */
             memset(&d->before, 0, sizeof d->before);
@@ -15596,8 +15945,8 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
    admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice, and a request that is refused only
-   because of them tries again. */
+   recorded. Until then they are in flight and count twice. A request that is refused only because
+   of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -15642,9 +15991,9 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
-/* Returns a bound of the live bytes of a phys, which holds at every moment while the function sums:
-   with `high` an upper bound, else a lower one. For the upper bound it reads the freed bytes before
-   the allocated ones, for the lower bound after them. */
+/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
+   holds at every moment while the function sums. For the upper bound the function reads the freed
+   bytes before the allocated ones, for the lower bound after them. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint64_t first = mli_phys_sum(lord, phys, !high, high);
     uint64_t last = mli_phys_sum(lord, phys, high, high);
@@ -15654,12 +16003,13 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
 /* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try: bytes in flight, or a change by another thread, may be the cause. Without
-   `again` it returns 0 in place of -1. */
+   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
+   `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows, because the live bytes are
+                                               below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -15691,15 +16041,15 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to the context of a thread; NULL: the ticket was closed, or
-   another context adopted it. */
+/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
+   ticket was closed, or if another context adopted it. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. mli_draw_ticket returns ticket i
-   of these; NULL: it is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
+   returns ticket i of these, or NULL if that is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15730,8 +16080,8 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of the second ticket then holds them, and
-   that of the first no longer does. */
+/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
+   no longer does. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -15742,7 +16092,7 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the phys lock has been held since the plan. */
+   now. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -15805,7 +16155,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* once, as a call with a stale ticket may read it now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
+                                     now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -15909,7 +16260,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
         mli_account_shift(lord, v->account, -(int64_t)v->remaining);
@@ -15929,7 +16280,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
@@ -15943,22 +16294,24 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
    Locks: it takes those of the map. */
 
-/* Copies a block for the host. The site is copied as it is displayed now: the site of a return
+/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
    address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
    is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* Is called for each block of a paused shard that matches a query. A result other than 0 stops the
-   walk. */
+/* A function that is called for each block of a paused shard that matches a query. If it returns a
+   value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
+                           address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
+                           blocks */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -15971,27 +16324,27 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* Fills an item, the copy of a block, from the entry of the block while its shard is paused. */
+/* A function that fills an item, the copy of a block, from the entry of the block while its shard
+   is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
-/* Is called for each item. A result other than 0 stops the walk. */
+/* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Calls fn for an item of `size` bytes for each block that matches a query, shard by shard. No
-   shard is paused then, so fn may call the host. */
+/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+   for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                                  memlord_block_fn fn, void *user, size_t *seen);
 
-/* The heap of the k largest blocks. It has `count` of `cap` = k blocks, and is a heap once it has
-   k. */
+/* The k largest blocks, where k is `cap`. The array is a heap once `count` is `cap`. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
 /* Keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -16080,16 +16433,17 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
 /* Splits a query into parts if a shard has more matches than are copied at once, which happens
-   where small blocks lie close together. Returns 1 if it did. The hash of its key puts a block into
-   one part, so the block is listed once, however the table changes between the walks. */
+   where small blocks lie close together. Returns 1 if it did. The hash of a block's key decides
+   which part the block is in. So the block is listed once, however the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
-   while the shard is not paused, and then tries again. */
+/* Copies the blocks of a shard that match a query, or the current part of the query. If there is
+   too little room, allocates more while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -16151,7 +16505,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root --
+/* -- the k largest: a heap with the smallest block at the root --
    Equal blocks are ordered by address, so that the list is stable. */
 
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
@@ -16278,19 +16632,19 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
-   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
-   fences; no lock is held while a fence runs host code. */
+   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
+   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
 /* A block is pending while its side record has a serial. The last fence of a block that is done
-   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
-   that it asks no queue. A thread that runs a function of a fence asks no other fence
-   (mli_fence_is_running). */
+   ends the block, and the end of the block calls mli_call_end like any call. The slow function
+   behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further
+   blocks. Two rules bound this circle. When a fence ends a block, it passes asks = 0 to
+   mli_call_end, which then asks no queue. A thread that runs a function of a fence asks no other
+   fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does the work for that device which the ledger's mask
-   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
+   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
    has recorded its events. A thread without the system's barrier always takes the slow function,
    which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
@@ -16300,37 +16654,37 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
         lord->end_slow(lord, t, dev, asks);
 }
 
-enum { /* why a fence is attached */
-    MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
-    MLI_ATTACH_MOVE  /* the block is the source of a move */
+enum { /* why a fence is attached to a block */
+    MLI_ATTACH_USE,  /* for memlord_block_use, and the block stays live */
+    MLI_ATTACH_FREE, /* for memlord_free_deferred, which frees the block */
+    MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
 /* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
-   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
-   before. After an error f still belongs to the caller. */
+   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
+   *chain the fences that the caller asks next. If f is NULL, the block waits only for the uses
+   recorded before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
 /* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
    as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
-   Asks the first fence of every queue, and further fences of the queue as long as they are done.
-   Does nothing in a call of the ledger's own allocator. */
+/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
+   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
+   are done. It does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
-   fences of one queue of that type. */
+/* Drops the fences that are to be dropped, at the end of a call on a device type. With `asks` 1 it
+   first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
-   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
-   makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done. If f is NULL, only
+   its own fences count. It first inserts the destination, as a copy without fences and parts. Then
+   it makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -16374,9 +16728,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
-   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
-   no block. */
+/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
+   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+   fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -16410,8 +16764,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
-   credited. */
+   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
+   bytes that credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -16437,8 +16791,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
-   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
+   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
+   its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -16455,9 +16810,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
-   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
-   counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
+   the function asks the other fences. A `done` that the thread left by longjmp does not run any
+   more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -16478,7 +16833,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. */
+/* Makes this thread the one that asks a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -16486,9 +16841,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
-   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
-   has not asked. NULL: no such fence is left. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
+   which nobody has asked yet, because it may record its event at that moment. Or it is the first
+   fence of a queue that this poll, `round`, has not asked. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -16524,8 +16879,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
-   and p->late then get the call and the time at which the next queue is due. */
+/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
+   In that case p->due and p->late get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -16544,12 +16899,12 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
-   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
-   does nothing: no call waits for a call that asks. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
+   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
+   the lock, it does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -16652,21 +17007,21 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
-/* Runs the general path: any alloc and any free, in any shard, for any thread. Owns no state. May
-   use the books and calls/deferred. Invariants: a call checks everything before it changes
-   anything; mli_call_end, which may run host code, comes last, with nothing held. Locks: none of
-   its own. */
+/* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
+   state. May use the books and calls/deferred. Invariants: a call checks everything before it
+   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
+   none of its own. */
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the record it counts on */
-    uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
+    mli_thread *t;        /* the thread record that the call counts on */
+    uint32_t dev;         /* the number of the device whose block the call records */
+    mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
-   the ledger's own allocator makes the call: such a call passes through. */
+/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
+   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
+   own allocator makes the call, the result is OK, so that the call records nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16687,8 +17042,8 @@ static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes)
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
-   the logger and the end of the call run host code, and no lock may be held then. */
+/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+   first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -16701,9 +17056,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
-   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
-   and sets that one to 0 in `out`. */
+/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
+   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
+   that device, and sets the one that is not open to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16716,24 +17071,24 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* Records an alloc of which only the site is given. */
+/* Records an alloc that has a site and no other options. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
-   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
-   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
-   MEMLORD_DEBUG; else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
+   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
+   entry ended. If `gone` is NULL, this function writes the line of MEMLORD_DEBUG; otherwise its
+   caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
+/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
-   logged. */
+/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
+   refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
@@ -16743,17 +17098,17 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 /* One alloc and one free on the general path.
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator call gets none: it returns and records nothing.
+        from within the ledger's own allocator gets none, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block that has more references only
-        takes one reference off. A freed block with fences becomes pending.
+        Both count before they leave the shard. If a block has more references, a release only takes
+        one off. A freed block with fences becomes pending.
      5. Count a free at the site that called it. Record the event, put the thread record back, and
         write the line of MEMLORD_DEBUG.
-     6. mli_call_end does what `alert` asks for. */
+     6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out) {
@@ -16773,8 +17128,9 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
-   bytes of the block count as new; without the account they are charged to no account. */
+/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
+   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
+   charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -16824,7 +17180,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
+                                              fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -16845,7 +17202,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc of which only the site is given. A refusal is counted and logged. */
+/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -16870,25 +17227,25 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.h -- */
 
-/* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
-   which lie with the rows of tags and the records of devices (books/counters). May use the books,
-   calls/record and calls/deferred. Invariants: while no call is in flight, the balance of a device
-   is at least the sum of the balances of its tags (arena_tagged). A call changes a balance and the
-   counts in one stay inside a shard, so that no fork and no report sees one without the other.
-   Lock: the row lock of the device guards the balances of its tags. */
+/* Has memlord_arena_add and memlord_arena_sub, which count bytes without identity. Owns the
+   balances of arenas, which lie with the rows of tags and the records of devices (books/counters).
+   May use the books, calls/record and calls/deferred. Invariants: while no call is in flight, the
+   balance of a device is at least the sum of the balances of its tags (arena_tagged). A call
+   changes a balance and the counts in one stay inside a shard, so that no fork and no report sees
+   one without the other. Lock: the row lock of the device guards the balances of its tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances that a call asks for, and then the change that was made. */
+/* A change of balances that a call asks for. Then it has the change that was made. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
-    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes taken off it. */
+/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -16903,7 +17260,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
+   them notices, because each changes one of the two words and then reads the other, all four
+   seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -16918,8 +17276,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Takes off the tag with the largest balance what the tags of a device have more than the device.
-   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. It takes the
+   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
+   off, or 0 if there is no excess. *number is the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -16945,7 +17304,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     mli_lock_drop(&row->lock);
     return most;
 }
-/* Takes the excess off all tags that have it, and counts each as an underflow. */
+/* Takes the excess off the tags of a device, one after another, and counts each as an underflow. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_delta d;
     uint32_t tag = 0;
@@ -16965,9 +17324,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
-   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
-   it came from, so no later call can take it off there. */
+/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
+   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
+   site, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -17001,9 +17360,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
-   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
-   storage. */
+/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
+   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
+   1 as a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
@@ -17054,20 +17413,20 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, except those of calls/fast, and what only they need: realloc
-   tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
+/* Has the public calls that record, except those of calls/fast. Has what only these calls need:
+   realloc tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
    books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
-   anything. Locks: none held at the return. */
+   anything. Locks: none is held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
-enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+enum { /* values of memlord_realloc_token.state */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
 /* Keeps the stack of a detached block in the token. */
@@ -17085,7 +17444,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
    word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
    word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
    the end of the realloc writes a line with both storages, and records the event with its site. */
@@ -17123,8 +17482,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack; 0: the block has none. */
+/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack, or 0 if the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -17140,7 +17499,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
 }
 
 /* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
-   failed: the function then records the old storage again, unchanged. */
+   failed. The function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -17183,7 +17542,8 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
+/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
+   the block. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -17216,16 +17576,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
-   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
-   a track takes of a live key; else nothing, because the block replaces the one that has its
-   key. */
+/* Holds the memory for one of n blocks before any of them is recorded. `did` says in which way.
+   With MLI_DID_OPEN it is a placeholder of 0 bytes under the block's key. With MLI_DID_VIEW it is
+   the reference that a track takes of a live key. Otherwise it holds nothing, because the block
+   replaces the one that has its key. */
 typedef struct mli_hold {
-    uint64_t rows; /* the word2 of the block */
-    int did;       /* MLI_DID_... */
+    uint64_t rows; /* the word2 of the block's entry */
+    int did;       /* one of MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+/* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
    the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
@@ -17252,8 +17612,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   A reference that the call holds may have become the last one of its block. The block then ends
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
+   reference that the call holds may have become the last one of its block. Then the block ends
    here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
@@ -17280,7 +17640,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the placeholder counted it */
+        d.allocs = 0; /* the placeholder was counted as an alloc */
         e->word1 |= bytes;
         e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
@@ -17293,9 +17653,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
-   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
-   Without that memory the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
+   case if the new block is charged to an account, or if another thread has ended the old block
+   since mli_hold_n. Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -17326,8 +17686,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 }
 
 /* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the function
-   takes the expected free off again. */
+   key. If the map has a live block under the key, the free will find that block, so the ledger must
+   not expect it. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -17342,7 +17702,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all the memory first, then records one block after another. */
+/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+   another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -17375,7 +17736,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   source is pending until all of them are done, and *chain gets the fences that the caller has to
    ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
@@ -17450,9 +17811,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
+   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
+   all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -17477,8 +17838,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
-                                          free */
+            /* Otherwise the debug line of a later call would count this free. */
+            mli_self.note.unknown = 0;
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17565,8 +17926,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
-   the old entry would be lost. */
+/* Records a realloc that has already happened. It first takes the memory for the new entry, because
+   without that memory the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -17617,8 +17978,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
-   once: its fences then keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
+   once, and its fences keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -17650,8 +18011,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
-   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
+   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
    new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
@@ -17699,9 +18060,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the move makes no device
-   known. The fence is discarded if no block waits for it: because there is no source, or because
-   the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, the destination's device
+   does not become known. The fence is discarded if no block waits for it. That is so if there is no
+   source, or if the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {
@@ -17815,67 +18176,69 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
    calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed.
-   A call counts before it leaves the shard; only a free counts at its own site after that. Locks:
-   no lock is held when a call returns. */
+   A call counts before it leaves the shard of the map; only a free counts at its own site after
+   that. Locks: no lock is held when a call returns. */
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
-   usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
-   its own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
+   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path: so a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        the general path. So a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
         calls have to do besides. In the usual case it is 0.
-     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
-        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+     2. Enter the shard of the address, and look at the address's home bucket. An alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside, no other thread changes the
         table. A thread that needs the shard waits until this one is outside, once, and makes the
         shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
      3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
         this thread counts in the cell.
-     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     4. Write the entry's words, and store the bucket's header. The header inserts or erases the
+        entry.
      5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
         alloc raised the level above the highest one since the last publication, or a free took it
-        below the published part. A thread that only grows comes to this with every alloc.
-     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
-        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
-        result for a free is also negative if a band check is due.
+        below the published part. In a thread that only grows every alloc has a negative result.
+     6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
+        publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
+        the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,
+        or a report. The result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
-   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared.
+   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that mli_home_store
+   stores, with the slot's print set or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
-   again on a way that serves more:
-     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
-     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
-     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
-                       makes what was not there: the record, the device, the rows, the cells
+   Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
+   starts again in a function that serves more cases:
+     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards
+     mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
+                       thread. It makes what was not there: the record, the device, rows, cells
    A free has mli_free_full, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
+/* Returns 1 if the key is an address. It is none if it is a handle, 0 or another refused key. The
+   topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: `alert` has something for the end of a call on this device. */
+/* Returns 1 if `alert` has something for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
-   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would make the way to sites and tags save registers. On
-   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
+   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
+   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
+   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
+   lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -17932,11 +18295,12 @@ static memlord_result mli_free_window(memlord *lord, memlord_device device, uint
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
-   not of the type of `device`. The block is most often on `device`, so the function begins with the
-   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
-   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
-   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
+   its device is not of the type of `device`. The block is most often on `device`, so the function
+   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
+   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
+   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
+   wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -17949,8 +18313,8 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
     return 1;
 }
 
-/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
-   block has other rows or a side record, or there is no cell. */
+/* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
+   returns 0, if the block has other rows or a side record, or if there is no cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -17958,7 +18322,7 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
+/* Frees a block. A handle needs no test. If the shard that it would have as an address has an entry
    with this key, whose device is of this type, then that entry is the block. Most handles are in
    other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
@@ -17991,7 +18355,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     return MEMLORD_OK;
 }
 /* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this does not try the way of memlord_free. */
+   only the general path serves, so this function does not try what memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
@@ -18000,18 +18364,21 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
     return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
-      here: they have checked the generation and the key -- */
+/* -- what the usual case leaves out --
+   Only memlord_alloc, memlord_free and memlord_release come here. They have checked the generation
+   and the key. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* the thread's counters; NULL: the block has no
+                                                     site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
+   this thread, from its cache. Returns 0 if the thread lacks one of them, or if the alloc is to be
+   sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -18040,8 +18407,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
-   side record, or the thread lacks a cell. */
+/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
+   block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -18057,7 +18424,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. */
+/* Publishes those cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -18068,7 +18435,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Leaves. */
+   table to grow, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -18078,13 +18445,14 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
+                                                            size */
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Leaves. */
+   count at the site of the free, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -18099,8 +18467,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     return MEMLORD_OK;
 }
 
-/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
-   a sign survives the `or`. With `crowded` the shard should grow. */
+/* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
+   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -18112,7 +18480,8 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves the
+   shard. */
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
@@ -18184,15 +18553,15 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
-   shard's home is locked. Leave. */
+/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
+   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* other threads may have set further bits since: the next call serves those */
+    /* Other threads may have set further bits since. The next call serves those. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -18226,44 +18595,46 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
-   export until its last member has left. A member is a context that is in the invocation: the one
-   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
-   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
-   close a record. */
+/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
+   from the first export until its last member has left. A member is a context that is in the
+   invocation: the one that exported it, and those that adopted it. May use books/. Invariants:
+   those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard;
+   cold, to open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
     uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
     uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
+    uint64_t before, after; /* the live bytes of all devices when it began; and when it ended */
     uint64_t peak;          /* the most bytes that it had above those at its start */
     uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
 } mli_scope_run;
 
-/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread is the first
+   member. A span is an open scope of a context. Returns E_NOMEM if there is no memory for the
+   record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token; NULL: it is over, or there is none. */
+/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
-   the scope, or the invocation is over. */
+/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
+   context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
-   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
-   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
-   leaves. Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
+   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
+   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
+   it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
-   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
-   device are added to `sums`, unless `sums` is NULL. */
+   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
+   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
+   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
    first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
@@ -18281,8 +18652,8 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
@@ -18296,9 +18667,9 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* Returns the part of a cell's level that is published; 0 without a cell. */
+/* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell; 0 without a cell. */
+/* Returns the level of a cell, or 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -18314,7 +18685,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found it */
+    mli_lock_take(&x->lock); /* a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -18360,8 +18731,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
-                             count */
+    if (held && !enter) { /* as a publication does, because the earlier highs of other cells no
+                             longer count */
         const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
         mli_u64_add_own(&row->publish_count, 1);
@@ -18402,7 +18773,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     return last;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
     if (!f->adopted) f->shared->over = 0;
     return !f->shared->members++;
@@ -18423,7 +18794,7 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
+/* Clears the locks, and takes all members out. mli_joint_recount counts those that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -18445,12 +18816,13 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
-   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
-   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
+   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
+   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
+   or a thread scope. */
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
-   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
+   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
    scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
    by the levels of the cells of the thread that its context is in. A span that ends on another
    thread than it began on adds to the thread scope of the thread that ends it. A context that
@@ -18460,7 +18832,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
 typedef struct mli_min_max {
-    mli_u64 total, min, max; /* signed */
+    mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
 /* One thread's totals in one scope, in this epoch. */
@@ -18469,10 +18841,10 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
-                        it */
+    mli_u64 running; /* invocations that began on the thread, less invocations of the scope that
+                        ended on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -18481,44 +18853,44 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
-   held but the orphan's. */
+/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
+   thread holds no lock but the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
-   of the context that it has entered. Between the two the levels of the spans count from 0.
-   Requires: the context has scopes. */
+/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
+   resumes those of the context that it has entered. Between the two the levels of the spans count
+   from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
 /* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or to end a scope, and then that scope is counted or is not. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
 /* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
+   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
-   Leaves out those that the thread may have overwritten during the copy. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
+   copied. Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
-/* Returns the number of invocations that the rings have overwritten. */
+/* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
@@ -19234,26 +19606,28 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
-   summed once under its lock; two rows may be of different moments, so a report sums every device
-   once. Locks: cold for look-ups, phys and row, one at a time. */
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
+   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
+   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
+   one at a time. */
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: records without room, and records that are no longer
-   kept. */
+   come the losses of the ledger as a whole, which are records without room, and records that are no
+   longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is a MLI_LOST_... */
+/* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
+/* A rate that is computed from the statistics of a device: its name, its text, and the function
+   that computes it. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -19265,40 +19639,42 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths, or UINT64_MAX if nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
-   of the selector is at, once. */
+/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
+   that has a device of the selector, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
-   known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
+   if known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
-   */
+/* Computes the statistics of a site. Returns the peak_error, by which its peak is at most too
+   low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
-   in the order of the number at offset `key` of each item, the largest first. The search begins at
-   the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
+   The list is in the order of the number at offset `key` of each item, the largest first. The
+   search begins at the end of the list, because most items are below the last one and are not
+   inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number is 0. `names` 1: looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site that has 0
+   in that order. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
+/* Computes the statistics of a tag. Returns the peak_error, by which its peak is at most too
+   low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19308,7 +19684,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
-/* Lists the tags of a selector with the most live bytes and returns their number. */
+/* Lists the tags of a selector with the most live bytes and returns how many it lists. */
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap);
 
@@ -19725,50 +20101,52 @@ MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
 
 /* -------------------------------------------------------------------- src/services/answers.h -- */
 
-/* Says who holds a device, without an allocation: for memlord_explain, memlord_summary, the log
-   of a failed request, and the verdicts of reports. Owns no state. May use the rows of books/ and
-   services/stats. Locks: row, one at a time. */
+/* Says who holds the bytes of a device, without an allocation. It serves memlord_explain,
+   memlord_summary, the log of a failed request, and the verdicts of reports. Owns no state. May use
+   the rows of books/ and services/stats. Locks: row, one at a time. */
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
+/* The site that lists show for the balance of a device's arena, which no block and no site
    holds. */
 MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site; the blocks that have no tag or site; or the
-   arena. In a list by tag the arena has only its bytes without a tag. */
+/* The kinds of holders of a device's bytes: a tag or a site; the blocks that have no tag or site;
+   the arena. In a list by tag the arena has only its bytes without a tag. */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
-    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    const void *subject; /* the tag or the site; NULL: the holder has no name */
     uint32_t dev;
-    int kind; /* MLI_HOLDER_... */
+    int kind; /* one of MLI_HOLDER_... */
 } mli_holder;
 typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
-    uint32_t dev;                      /* the list is for this device */
-    int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
-    uint64_t bytes;                    /* the sum over all holders */
-    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+    uint32_t dev;                      /* the number of the device that the list is for */
+    int elsewhere;                     /* 1: some holder is on another device of the same physical
+                                          device */
+    uint64_t count, named;             /* the number of all holders; of those that are a tag or a
+                                          site */
+    uint64_t bytes;                    /* the bytes of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
-/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
-   seen yet. phys NULL: lists the holders of the device alone. */
+/* Lists the holders of a physical device, by tag or by site, for one of its devices. `dev` is 0 if
+   that device was not seen yet. If `phys` is NULL, it lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
-   stands for arenas. */
+/* Returns the place of a listed site, without a look-up of symbols. For an arena it returns the
+   site that stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
 /* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
-   on another device, each name follows its device. Writes nothing for a list of sites that names
-   none, nor for a list of tags that has one holder without a name. */
+   on another device, the device stands before each name. It writes nothing for a list of sites that
+   names none, nor for a list of tags whose only holder has no name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
-/* Returns how many percent of a device's live bytes a part is. The two may be of different moments:
-   it is at most 100. */
+/* Returns how many percent of a device's live bytes a part is. The two numbers may be of different
+   moments, so the result is cut to 100. */
 MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
@@ -19793,7 +20171,7 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
     list->bytes = mli_add_saturated(list->bytes, bytes);
     if (dev != list->dev) list->elsewhere = 1;
 }
-/* Adds the holders of a device, which add up to its live bytes. */
+/* Adds the holders of a device to a list. Together they have its live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     uint64_t arena = mli_u64_load(&device->arena);
@@ -19863,7 +20241,8 @@ MLI_PRIVATE MLI_COLD double mli_share_of_live(uint64_t part, uint64_t live) {
 
 /* -- public -- */
 
-/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)"; a device without tags has no holder. */
+/* Writes " cpu 3 MiB in 2 (peak 5 MiB, kv 80 %)" for a device. If the device has no tags, it leaves
+   out the tag. */
 static MLI_COLD void mli_put_summary(memlord *lord, mli_out *o, uint32_t dev) {
     mli_holder_list tags;
     memlord_stats s;
@@ -19898,47 +20277,49 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
    though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
    for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call
-   runs one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
+   check. */
 
-/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
-   batch for each thread that the ledger allows for. While the published bytes are a margin below
-   the threshold, no thread can cross the threshold without a publication, and a publication
-   requests a check. Closer to the threshold the device is near: an alert makes every call check at
-   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
-   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
-   below its level, so that its first alloc publishes, and it checks at its first free. After a
-   collection a band waits to rearm: it does not fire until its metric has moved. */
+/* When a check is due. Threads publish their counts from time to time, so the published bytes are
+   below the live bytes by at most a batch for each thread. The margin is a batch for each thread
+   that the ledger allows for. While the published bytes are at least a margin below the threshold,
+   no thread can cross the threshold without a publication. A publication past a mark requests a
+   check. Closer to the threshold the device is "near": an alert makes every call check at its end,
+   with a sum over all threads.
+   Freed bytes are not published. Instead each thread checks each time it has freed its free
+   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A new counter of a thread starts a whole batch below its level, so
+   that its first alloc publishes, and it checks at its first free. After a collection a band waits
+   to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
-   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
-   strategy can be in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
+   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
+   unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
-   `safe`: host code may run. */
+   `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
-   E_STATE: a collection runs already, or no callback could run. */
+/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
+   reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
-   strategies, thresholds or margins. */
+/* Updates the bands of every device of a physical device, or of all devices if it is NULL, after a
+   change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that there are, and a few more. */
+/* Widens the margins until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. Near
-   the threshold every call checks anyway. */
+/* Compares a device with its current marks again, and requests a check if one is passed. It need
+   not do so if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
@@ -19951,7 +20332,8 @@ typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants none there */
-    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
+    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
+                                  mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
@@ -19961,7 +20343,7 @@ typedef struct mli_gc_entry { /* a collection callback */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -19984,8 +20366,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, as text that follows the number of the band in a message;
-   NULL: the band is valid. */
+/* Returns what is wrong with a band, or NULL if the band is valid. The text follows the number of
+   the band in a message. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -19996,8 +20378,8 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent; n if none does. While the used
-   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
+/* Returns the index of the first band that covers a used percent, or n if none does. While the used
+   percent is not known (NaN), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -20013,7 +20395,7 @@ static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
     while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
     return k < i;
 }
-/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+/* Returns the lowest start of a band above a used percent, or 1e9 if there is none. */
 static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
     double start = 1e9;
     size_t i;
@@ -20051,7 +20433,7 @@ static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device s
     return at;
 }
 /* Returns the strategy that decides for a device: its own, that of its type, that of all devices
-   or, if the host has set none of these, the default strategy; NULL: there is none. */
+   or, if the host has set none of these, the default strategy. Returns NULL if there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -20060,8 +20442,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
-   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device, or NULL
+   if there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -20082,15 +20464,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: the one that decides for the device, if that has
-   bands and a callback serves them; NULL: none is in force. */
+/* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
+   decides for the device, if that has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
-   a strategy or a callback names. */
+/* Notes the device types that can have a strategy in force. It may be in force for the whole type,
+   or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -20126,8 +20508,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
-   the old strategy; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+   is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -20148,21 +20530,23 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of
-      its phys -- */
+/* -- the band check, which decides whether a collection is due on a device; under the lock of its
+   physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
+                               only used_percent is set */
+    int due;                /* 1: a collection is due, because the value has reached the
+                               threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
-    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
-    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
+    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
+    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
 } mli_band_state;
 
-/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
-   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
+   percentage needs a limit or a capacity. A percentage of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -20190,9 +20574,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live, freed and cached levels at which the next band check is requested. A device that
-   waits to rearm is checked when its metric reaches `again`, or falls below seven eighths of the
-   threshold, where mli_band_compare rearms it. The metric RESERVED sets no levels: memlord_pool_set
-   and memlord_pool_add request a check at each change. */
+   waits to rearm is checked when its metric reaches `again`. It is also checked when its metric
+   falls below seven eighths of the threshold, where mli_band_compare rearms it. The metric RESERVED
+   sets no levels, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -20208,16 +20592,17 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
+/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+   limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes from which on another band decides. The used
+/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
    percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the phys. */
+   `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -20231,14 +20616,15 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     }
 }
 
-/* Sets the published bytes that request the next band check, and decides whether the device is
-   near. */
+/* Sets the published bytes that request the next band check, and decides whether the device is near
+   its threshold. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+             unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
+    /* Hysteresis: a near device stays near for longer. */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
     if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
@@ -20252,7 +20638,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
    checks on the way to the threshold; but the interval is at least a batch. If the interval
-   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
+   shrinks, every thread checks at its next free, because the longer interval has set its next
+   check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -20261,7 +20648,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* as without a band */
+        share = 0; /* the interval is 0, as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -20281,13 +20668,13 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins. */
+/* Sums a device over all threads, compares it with the band in force, and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -20306,7 +20693,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
+/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
+   checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
     if (cell)
@@ -20315,7 +20703,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+   publication sees the marks, because it takes the row's lock after this function or, without a
+   batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -20326,12 +20715,12 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: the second sum has every call that counted before the
-   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
-   if a publication has passed the marks that were just set. The addition to `checks` in
-   mli_band_check orders two checks: the later check sees the counts of the call that ran the
-   earlier one. */
+/* Evaluates the bands of a device and publishes whether the device is near its threshold. When it
+   becomes near, it is evaluated once more after a barrier. The second sum has every call that
+   counted before the barrier, and every call after the barrier sees the alert. The device is also
+   evaluated once more if a publication has passed the marks that were just set. The addition to
+   `checks` in mli_band_check orders two checks: the later check sees the counts of the call that
+   ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -20370,7 +20759,7 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
+/* Adds a callback to the list. It comes last of its kind, which is for one device, for a type or
    for all devices. Requires: the top bits of its serial are the kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
@@ -20381,8 +20770,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
-   NULL: it is not in the list. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
+   NULL if it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -20406,7 +20795,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. 0: none is left. */
+   the device. Returns 0 if no such callback is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -20420,9 +20809,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
-   left by longjmp counts as failed, and is over. The exchange pairs with the release in
-   mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
+   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
+   store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -20460,7 +20849,7 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -20473,8 +20862,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
-   run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
+   A run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -20483,8 +20872,9 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
-                        writer */
+    /* The sum saturates, because the host may report any number. gc_running makes this thread the
+       only writer. */
+    if (result->ran)
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
@@ -20497,8 +20887,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
-   this thread that set `gc_running`. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -20519,7 +20909,8 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
+                                                            gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
@@ -20573,28 +20964,29 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared its bytes with the old marks; the second pass sums them */
+        /* A call may have compared its bytes with the old marks. The second pass sums them. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
-                                                  on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
+                                                  from here on sets it again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }
 
 /* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
+   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
+        /* The check also starts pollers. */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
 
@@ -20617,8 +21009,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
-   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
+/* Clears the marks of threads that collected, which a forked child does not have. It also counts
+   the alerts again, because a thread that set or cleared a flag may have been stopped before it
+   changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -20746,54 +21139,56 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
    base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
+   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
 
-#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
+#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
 
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
    ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything: it is never an index. */
+   may be anything, so it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
 
-/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
-   can share a page. */
-#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
-#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
-enum {                      /* in the place of the number of a slot */
-    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+/* The sizes of a page and of its slots. They have words of 64 bits, so that programs of 32 and of
+   64 bits can share a page. */
+#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+enum {                      /* values in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
-    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
+    uint64_t id;       /* a hash of the device's identity; 0: there is no device */
+    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
     uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* the bytes that the ledger asked the others for */
-    uint64_t asked;    /* the number of the request that asked for `wanted` */
-    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
+    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t asked;    /* number of the request that asked for `wanted` */
+    uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
 typedef struct mli_page_slot {
-    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
+    uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+    uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t request; /* number of the ledger's last request; stored after the devices */
     uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file. A bell is the one word of a slot that others write, too. */
+/* The file of a page. A bell is a word of a slot that others write, too. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
-        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
+                            answer to it */
+        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
+                            writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -20802,14 +21197,14 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
-   ledger holds the lock; 1: the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0, -1 if another
+   ledger holds the lock, or 1 if the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
-   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
-   thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. It makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a
+   cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -20817,8 +21212,8 @@ MLI_PRIVATE void mli_page_fd_close(int fd);
 /* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes what comes before a page's name without '/': the directory and the start of the file's
-   name. */
+/* Writes what comes before the name of a page without '/': the directory and the start of the
+   file's name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20832,20 +21227,20 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
-   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
-   before it. */
+/* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
+   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
+   owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device of a slot with an identity rests. */
+/* Returns 1 if a slot has a device with this identity that rests. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
-/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+/* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 /* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
    mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
@@ -20853,11 +21248,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
-   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
+   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
+   never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);
@@ -20878,14 +21274,14 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
                                        KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* since Linux 3.15; hidden without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -20912,8 +21308,8 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 }
 
 /* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
-   written in full, so that no later store finds the disk full. A file that `path` already names
-   stays. Returns 0; -1: a call of the system failed. */
+   written in full, so that no later store finds the disk full. If `path` already names a file, that
+   file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20939,7 +21335,8 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
+/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+   the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20955,7 +21352,7 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
 }
 
 /* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams; -1: *why says the reason. */
+   streams, or -1, and then *why gets the reason. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -20974,9 +21371,9 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
-   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
-   parent's lock after the end of the parent. */
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
+   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
+   child would keep the parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -21080,7 +21477,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    /* The mli_cpu of services/room may be in use. */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -21101,14 +21499,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     return mli_text_hash(boot);
 }
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
-                                                                           mli_slot_read */
+    /* Pairs with mli_slot_read. */
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0);
     mli_page_unmap(page);
     mli_page_fd_close(fd);
 }
 
 /* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
+   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -21143,8 +21541,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, waits for the listener's own event, so the listener sees a request after at most
-   the interval of pollers. */
+   refuses them, it waits for the listener's own event, so that the listener sees a request after at
+   most the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -21177,16 +21575,16 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
-   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
-   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
-   callers, then phys for a sample. */
+/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
+   has room, and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
+   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
+   and their callers, then phys for a sample. */
 
-/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
+/* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+#define MLI_POLL_MS_MIN 10 /* the shortest interval of pollers, in ms */
 /* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
@@ -21196,24 +21594,24 @@ typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
-/* Returns the capacity source of a device type; its fn is NULL if there is none. */
+/* Returns the capacity source of a device type. Its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
-/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
-   sample. */
+/* Samples a physical device through its source, then checks the bands of its devices. Returns
+   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
+   E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
-   1: runs no source of the host. */
+/* Samples the physical device of every known device for a report, where a reader of the capacity
+   would. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
-/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace the numbers would name other processes,
-   and the name is "". */
+/* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
+   the first pid namespace does. Inside another namespace these numbers would name other processes,
+   so the name is "" there. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
@@ -21223,15 +21621,15 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Walks nothing without a logger. */
+   `covered` are for the request itself. Walks nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
-   the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+   than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
-   request is within it. Requires: no lock is held. */
+   request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -21954,46 +22352,49 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them; and the listener, the thread that
-   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
-   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
+   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
+   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+   neighbours. */
 
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
-    uint64_t id;         /* the identity of the device that needs memory */
-    uint64_t number;     /* the number of the request in the ledger's slot */
-    uint64_t needed;     /* bytes */
-    struct { /* each slot when the request began */
-        uint64_t owner; /* 0: the slot is not asked */
+    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* identity of the device that needs memory */
+    uint64_t number;     /* number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes that the request asks for */
+    struct { /* state of each slot when the request began */
+        uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* The functions that other modules call once a page has been opened. They call them through a
-   pointer, so that a program that opens no page does not link these functions. */
+/* The functions that other modules call once a page has been opened. They are called through a
+   pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
-       device is not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
+       raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
-       or the page is closed; 0 if some have not answered. A process that ended has released all
-       bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
+       released less, or if the page is closed. Returns 0 if some have not answered. A process that
+       ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
-/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+/* Returns the functions, or NULL while no page has been opened. The acquire load pairs with the
+   store in memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
@@ -22003,50 +22404,52 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
+   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
+   collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
-    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
+    uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
+                       nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
-    struct mli_page *page; /* NULL: none is mapped */
-    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
-    int fd;                /* the descriptor that holds the lock of the slot */
-    uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
+    struct mli_page *page; /* the mapped page; NULL: none is mapped */
+    int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* descriptor that holds the lock of the slot */
+    uint64_t host_id;      /* identity of the host's memory */
+    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
-    struct mli_raise *raises;               /* the requests of this ledger that go on */
-    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
-                          mapped until it is 0 */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
+    struct mli_raise *raises;               /* the requests of this ledger that are not over */
+    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
+                          until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
+    int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
+    int unfit;    /* 1: a device has no room in the slot; 2: that was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
 
-/* Returns the identity of a physical device; 0: none. */
+/* Returns the identity of a physical device, or 0 if it has none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
+/* Returns the owner of another ledger's slot, or 0 if the slot is free or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Adds the figures of those devices of a slot whose identity is `id` to *sum. Returns the slot's
-   owner. 0: the slot is free, has no such device, or changed its owner meanwhile. */
+/* Adds up in *sum the figures of those devices of a slot whose identity is `id`. Returns the slot's
+   owner, or 0 if the slot is free, has no such device, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -22064,8 +22467,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
-   refuses locks. *why gets the reason of a failure. */
+/* Claims a free slot of the page for this ledger. Returns E_LIMIT if there is none, and
+   E_UNSUPPORTED if the system refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -22078,8 +22481,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
-                                                               its own; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process may have left an
+                                                               owner; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -22101,7 +22504,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue; /* `used` has no page cache */
+        /* The figure `used` of a sample leaves page cache out. */
+        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
         out->spare = mli_add_saturated(out->spare,
@@ -22124,8 +22528,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
+/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
+   more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -22141,8 +22545,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again. The write repairs what another process may
-   have overwritten. */
+/* Writes the whole slot and the head of the page again, to repair what another process may have
+   overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -22170,14 +22574,14 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
-/* Frees the slots of processes that are gone. */
+/* Frees the slots of processes that have ended. */
 static MLI_COLD void mli_slots_reap(memlord *lord) {
     uint32_t i;
     const int fd = lord->neighbours->fd;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
             continue;
-        /* pairs with mli_slot_read */
+        /* Pairs with mli_slot_read. */
         mli_u64_store_release(&lord->neighbours->page->slots[i][MLI_SLOT_WORD(owner)], 0);
         (void)mli_slot_lock(fd, i, 1);
     }
@@ -22207,13 +22611,13 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Maps the page at the ledger's path, and joins it. A forked child calls this again. *why gets the
-   reason if the page cannot be joined, else NULL. */
+/* Maps the page at the ledger's path, and joins it. A forked child calls this function again. *why
+   gets the reason if the page cannot be joined, else NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -22231,7 +22635,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 /* -- answers and requests -- */
 
 /* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
-   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   of this ledger's slot the largest request plus 1, or 0 if no neighbour asks. Returns 1 if the
    neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
@@ -22257,14 +22661,15 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
+        if (!id || !asked) continue; /* with `asked` 0 nothing was asked for since the ledger
+                                        joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+/* Finds the largest request of other ledgers since this one last answered, for each device of its
    slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
    answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
@@ -22282,9 +22687,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
-   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
-   *ran to 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device of a physical device, until these
+   have reclaimed `needed` bytes. With `needed` 0 it does so for all of these devices. Returns the
+   bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -22301,8 +22706,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
-   rests, runs none and returns 0. */
+/* Answers a request for a device. Returns the bytes that its callbacks reclaimed. While the device
+   rests, it runs no callbacks and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -22317,7 +22722,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 }
 
 /* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
+   numbers in `seen` are answered. `waiting` has a bit for each slot whose ledger waits; it rings
+   the bells of these slots. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -22366,7 +22772,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+                                                             meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -22374,8 +22781,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
-   cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
+   callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -22392,21 +22799,22 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
-   the slots of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
+   frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
+    /* A capacity source may tell the identity of its physical device. */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
-                                                            wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
+                                                            answers wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -22426,8 +22834,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
-   the ledger keeps its page, and *why gets the reason. */
+/* Joins the page at the ledger's path in place of the present page, whose file was removed. If that
+   fails, the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -22447,7 +22855,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
+   another page. While a thread is at a bell, or answers, the replacement waits for the next
+   call. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -22484,7 +22893,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
+        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
         if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (open && !mli_ms_left(due)) {
@@ -22510,7 +22919,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child, unless its listener has done so. */
+/* Joins the page again in a forked child, unless the child's listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22521,8 +22930,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
-   Requires: the neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot, or MLI_SLOT_DEVICES if it is not
+   there. Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22531,11 +22940,12 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
-   neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
+   Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+                                       only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22572,7 +22982,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -22611,7 +23021,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
+/* Gives up the slot in a forked child, because the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -22664,7 +23074,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
+/* -- life: calls what needs a page through the pointer `service`, as mli_neighbours says -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22811,49 +23221,52 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
-   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; a snapshot that is evicted while a report reads the list is freed after the last
-   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. A recorder is a thread that
+   saves something at an interval: one takes snapshots, one exports. The holders of a device are the
+   tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
+   snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
+   evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
+   while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
-/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
-   device are the tags and sites that had its bytes at its peak. */
-
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
-    uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
+    uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
+                                                       blocks */
 } mli_device_usage;
 
-/* A snapshot, followed in memory by an array of `devices` mli_device_usage, by device number, and
+/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
-    struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
-                                  array */
-    uint64_t time;             /* ns since create */
-    const char *name;          /* kept; NULL: periodic */
-    uint64_t live, blocks;     /* over all devices */
+    struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
+                                  read */
+    size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
+    uint64_t time;             /* when it was taken, in ns since the ledger was made */
+    const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
+                                  periodic */
+    uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
-   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
+/* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
+   list of readers. If the report is left by longjmp, the reader stays in that list as long as the
+   ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread; /* the address of its mli_self */
+    const void *thread; /* address of the thread's mli_self */
 } mli_snapshot_reader;
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
+                             bytes then */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
+#define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
 /* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
@@ -22861,20 +23274,18 @@ MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
+/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
+   no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
-/* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
-
-/* Copies the list for a report and returns its length. The snapshots in it are not freed before
-   mli_snapshots_unpin of the same reader. */
+/* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
+   freed before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In the functions below `which` is MLI_RECORDER_... */
-/* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
+/* Starts a recorder, or changes its interval. `which` is MLI_RECORDER_... here and below. If the
+   system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
@@ -22889,15 +23300,12 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 /* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
    taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
-/* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
-   not inside. */
+/* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
+   Requires: the thread is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, with the places of the sites as they are shown by now, and
-   returns 1; 0: the device has none. */
+/* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
+   sites are those that reports show by now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
-
-/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -22966,7 +23374,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     return s;
 }
 
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
+/* Returns the live bytes of a device in a snapshot, or of all devices if `dev` is 0. */
+static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
@@ -23163,16 +23572,17 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
-    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
-        mli_holders_take(lord, dev, live);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    if (sum.live &&
+        sum.live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+        mli_holders_take(lord, dev, sum.live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
-    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
@@ -23192,17 +23602,6 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
-}
-
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
-    struct mli_snapshots_state *state = lord->snapshots;
-    const mli_holders *h;
-    uint64_t bytes;
-    mli_lock_take(&state->lock);
-    h = mli_device_record_at(lord, dev)->holders;
-    bytes = h ? h->bytes : 0;
-    mli_lock_drop(&state->lock);
-    return bytes;
 }
 
 /* -- life -- */
@@ -23309,18 +23708,19 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 /* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
    tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
    context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
-   one. */
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
+   record. */
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
-   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
-   has ended. */
+   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
+   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
+   or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+/* Empties a context of its tags, tickets, account and stream. Requires: the context has no
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
@@ -23330,10 +23730,10 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
-   has the context that the thread was in before. The words of a memlord_context are the generation
-   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
-   an older copy of the words no longer fits. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
+   Otherwise it has the context that the thread was in before. The words of a memlord_context are
+   the generation of its ledger, the handle of the record and the serial. The serial rises with each
+   swap, so that an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -23343,8 +23743,8 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -23394,7 +23794,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
@@ -23411,7 +23811,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Errors: E_NOMEM. */
+/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -23421,7 +23821,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
+    /* The ids of threads lack the highest bit. */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -23429,8 +23830,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
-   thread is in the context. */
+/* Finds the record of a context and locks the record. Returns NULL if the words are a stale copy,
+   or if another thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -23447,7 +23848,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
+                                                           record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -23458,9 +23860,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
-   finds no record; or the context is not in its record, because the thread has not left another
-   fibre that it entered before or after this one. */
+/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
+   mli_context_lock finds no record. It also returns E_STATE if the context is not in its record,
+   because the thread has not left another fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -23483,7 +23885,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+/* The part of a context that an interposer knows: its tags, and the scopes that were not
+   adopted. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -23494,15 +23897,16 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends in the books of an interposer what is open in the context that the thread has left, and
-   begins there what is open in the context that it is in now. */
+/* Ends in the ledger of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
+                                             not get */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -23537,8 +23941,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
-   result. Zeroes the context of a ledger that has ended. */
+/* Begins a call on a context. Returns the thread's record, or NULL if the call ends here with the
+   result *r. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -23550,7 +23954,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or it is not known inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -23597,30 +24001,31 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
    of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+/* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition orders the reads that
-   follow after the caller's check that the thread has ended; the store pairs with
-   mli_thread_spare. */
+   thread may take the record. Requires: the registry lock. The addition to the owner makes the
+   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
-   mli_spans_forget. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Releases in a forked child the record of a thread that does not exist there, and forgets its
+   scopes: see mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and there are at least twice as many records as the last sweep found living owners.
-   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
-   sweep checks each record once, and at least half of them were made or claimed since the last
-   sweep. */
+   free record, and if there are at least twice as many records as the last sweep found living
+   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   too, because a sweep checks each record once, and at least half of them were made or claimed
+   since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
-/* Resets the state of a thread that lasts over several calls: its context and its events. */
+/* Resets the parts of a thread's record that last over several calls: its context and its
+   events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);
@@ -23633,16 +24038,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
-                                          not wait for it */
+    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
-                                        leave */
+    /* The thread saw that the map was stopped, and was about to leave. */
+    mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);
@@ -23673,27 +24078,27 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
    reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiters; none while host code runs. */
+   Locks: callbacks, for the waiting threads; none while host code runs. */
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
-   guards the list of them. */
+   guards the list of these records. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed;       /* the bytes that the thread waits for */
-    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
+    uint64_t needed;       /* bytes that the thread waits for */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
-   The second takes the waiter off the list. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
+   sets the waiter's event once enough was freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
    samples physical devices that have no poller, saves a due snapshot and export, and writes a
    requested report. Host code runs. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
@@ -23703,7 +24108,7 @@ MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters; /* under the callbacks lock */
+    struct mli_waiter *waiters; /* list of the waiting threads, under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -23748,9 +24153,14 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
+/* Returns 1 if a band check of a device is requested. */
+static int mli_check_requested(memlord *lord, uint32_t dev) {
+    return mli_u32_load(&mli_device_record_at(lord, dev)->watch.check_requested) != 0;
+}
+
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
-   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
+   before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
    asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -23764,7 +24174,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    requested = mli_check_requested(lord, dev) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
@@ -23773,23 +24183,28 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert, for its device, and for another device if the call has taken
-   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
-   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
-   whose addition is later sees what the other stored before. So this thread compares its counts
-   with the marks of its devices again after its addition, and reads the alert again. */
+/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
+   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
+   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
+   later sees what the other stored before. So after its addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    const uint32_t first = other == MLI_DEV_ALL ? 1 : other;
+    const uint32_t end = other == MLI_DEV_ALL ? mli_row_count(lord, MLI_BOOK_DEVICE) : other + 1;
+    uint32_t i;
     mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
+        for (i = first; other && i < end; i++) mli_marks_again(lord, t, i);
     }
     if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
     if (!other) return;
     t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
+    for (i = first; i < end; i++)
+        if (i != dev && (i == other || mli_check_requested(lord, i)))
+            mli_alerts_handle(lord, t, i, 0);
 }
 
 /* -- safe points -- */
@@ -23815,7 +24230,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: a forked child does not have them. */
+/* Forgets the threads that waited, because a forked child does not have them. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);
@@ -23838,8 +24253,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
 /* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
-   the host asks for pollers. Locks: none. */
+   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
+   if the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23851,7 +24266,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
+/* Declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23873,7 +24288,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's phys, if it has none yet and has a source to sample. */
+/* Starts the poller of a device's physical device, if it has none yet and has a source to
+   sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -23883,7 +24299,7 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
-/* Starts the host's poller if a type of the mask has a source. */
+/* Starts the poller of the host's memory if a device type of the mask has a source. */
 static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
     int type;
     for (type = 0; type < MLI_TYPE_COUNT; type++)
@@ -23893,11 +24309,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
-   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   after memlord_poller_start, all devices. If the alert requests it, also starts the recorder of
+   snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
    because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the host's poller, which starts the others once
-   they are known. */
+   no device that wants a poller is known, it starts the poller of the host's memory, which starts
+   the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23971,7 +24387,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the pollers' threads: a forked child does not have them. */
+/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23996,7 +24412,8 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
+    /* Try again to start those that failed. */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
@@ -24011,10 +24428,10 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys
-   for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
+   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
+   phys for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -24026,8 +24443,8 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
 
 struct mli_retry_state {
-    memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
+    memlord_retry policy; /* the policy for calls that give none */
+    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -24057,9 +24474,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Waits until `needed` bytes have been freed at a physical device since `out` was read from
-   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
-   freed already, does not wait. If the system has no event left to wait for, does not wait either,
-   and the attempts follow at once. */
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. It does not wait if the
+   bytes have been freed already. If the system has no event left to wait for, it does not wait
+   either, and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -24101,15 +24518,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
+                              request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self: calls in an attempt overwrite them */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
+    void *caller, *frame;  /* copies of those in mli_self, because calls in an attempt overwrite
+                              them */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -24132,15 +24550,16 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
+/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
+   that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
-   the entry the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
+   for the entry, the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -24167,8 +24586,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
-   part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
+   refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -24208,14 +24627,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
-                           returned */
+        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
-   request back after. */
+/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+   takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -24226,8 +24645,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
-   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
+   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -24360,10 +24779,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
-   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
-   one at a time. */
+/* Compares the ledger with itself, for memlord_verify. Owns no state. May use books/. Invariants:
+   the map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and
+   its line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end;
+   phys, one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -25771,26 +26190,6 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the most live bytes that its holders or a snapshot since the
-   last reset show, by peak_error at most: threads publish a peak late, and a report must not
-   contradict itself. */
-static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
-    const mli_device_record *device = mli_device_record_at(r->lord, dev);
-    memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak, held;
-    uint32_t i;
-    for (i = 0; i < r->snapshots; i++) {
-        uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
-        if (r->snapshot[i]->time >= since && level > most) most = level;
-    }
-    held = mli_holders_bytes(r->lord, dev);
-    if (held > most) most = held;
-    most -= s->peak;
-    if (most > s->peak_error) most = s->peak_error;
-    s->peak += most;
-    s->peak_error -= most;
-}
-
 /* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
    that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
@@ -25837,7 +26236,6 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     for (i = 0; i < r->devices; i++) {
         uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
-        mli_report_peak_raise(r, i + 1);
         if (!i) r->total.largest_free = UINT64_MAX;
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;
@@ -28149,15 +28547,23 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
+/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
+   the word for one of them. */
+static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
+    mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
+}
 /* Writes how many of the `have` lines of a list are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *one) {
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_put_str(r->o, "\n");
 }
 /* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
-static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *one,
                                          uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_putf(r->o, ", %jo\n", bytes);
 }
 
 /* Writes a line for each type of device that has several devices. */
@@ -28193,7 +28599,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
             mli_putf(r->o, "  RSS %jo", r->resident);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->devices, shown, "devices");
+    mli_text_more(r, r->devices, shown, "device");
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
@@ -28243,7 +28649,7 @@ static void mli_text_tags(mli_report *r, size_t most) {
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
         left -= s->allocated;
     }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+    mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -28308,7 +28714,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         mli_text_stack(r, r->stack[i].node);
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    mli_text_more_bytes(r, r->stack_rows, shown, "stack", left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
@@ -28329,7 +28735,7 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
             mli_putf(r->o, "  sampled %jX ago", line->age);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
+    mli_text_more(r, r->phys_count, shown, "physical device");
 }
 
 /* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
@@ -28454,8 +28860,10 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
     }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+    if (count <= n) return;
+    mli_put_str(r->o, "          ");
+    mli_text_left_out(r, count - n, "part");
+    mli_putf(r->o, ", %jo in all\n", bytes);
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
@@ -28501,7 +28909,7 @@ static void mli_text_scopes(mli_report *r) {
         left -= line->live_bytes;
     }
     for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -28562,9 +28970,10 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const size_t total = r->leak_sites.total;
     if (!rest.blocks) return;
     if (total > shown)
-        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(total - shown));
+        mli_text_left_out(r, total - shown, "site");
     else
-        mli_put_str(r->o, "... and others, ");
+        mli_put_str(r->o, "... and others");
+    mli_put_str(r->o, ", ");
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
@@ -28589,7 +28998,7 @@ static void mli_text_leaks(mli_report *r) {
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stack", left);
 }
 
 /* Lists the moves and the copies of each pair of devices, the newest pair first. */
@@ -32578,21 +32987,23 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     t = mli_thread_get(lord);
     if (!t) return;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_map_freeze(lord);
     for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) {
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
             mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
-            mli_holders_restart(lord, i);
-        }
+    mli_map_thaw(lord);
+    for (i = 1; i < n; i++)
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) mli_holders_restart(lord, i);
     mli_thread_put(lord, t);
 }
 
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   The macros that redirect malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_...
-   of >>support. They come last, so that they redirect nothing above. They stand outside the include
+   Redirects malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_... of >>support.
+   These macros come last, so that they redirect nothing above. They stand outside the include
    guard, as another header may have included memlord.h without MEMLORD_SHIM before. The headers
-   that declare these functions come first, as the macros would change the declarations. */
+   that declare these functions come first, because the macros would change the declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
     !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED

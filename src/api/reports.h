@@ -106,7 +106,9 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    the program also begins or ends in the library's ledger, on the same thread. So they apply to
    every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
    in the library's ledger. When a thread enters a context, what is open there begins in it. So the
-   library's ledger counts an invocation of a scope for each time that its context runs. Default
+   library's ledger counts an invocation of a scope for each time that its context runs. The ends
+   apply to the innermost tags and scopes there, whichever ledger began them. So a program that
+   swaps the contexts of its fibres in two ledgers has tags and scopes in only one of them. Default
    tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
    ledger is destroyed stays open in the library's. The first ledger of the process looks for the
    interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
