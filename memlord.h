@@ -1164,7 +1164,7 @@ typedef enum memlord_site_order {
 } memlord_site_order;
 
 /* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites with 0 in that order are left out.
+   on two devices is two rows. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1209,8 +1209,8 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
-   frees nothing, so the orders by frees list the stacks by what they allocated.
+   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
+   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -2531,13 +2531,13 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
-   in the library's ledger. When a thread enters a context, what is open there begins in it. So the
-   library's ledger counts an invocation of a scope for each time that its context runs. Default
-   tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
-   ledger is destroyed stays open in the library's. The first ledger of the process looks for the
-   interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
+   scopes of the context end in the library's ledger. When a thread enters a context, they begin
+   there. So the library's ledger counts an invocation of a scope for each time that its context
+   runs. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open
+   when its ledger is destroyed stays open in the library's. The first ledger of the process looks
+   for the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
@@ -7284,16 +7284,17 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
-   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
+   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
+   for the orphan record. */
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. Only one thread at a time starts or stops a helper, and the state of the helper
-   says so. No helper waits for the end of another helper. */
+   the ledger's own. Only one thread at a time starts or stops a helper, and the helper's `state`
+   says that one does. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
-#define MLI_THREAD_ID_FIRST 3    /* the smaller states of a shard are no thread's id */
+#define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
 
@@ -7305,7 +7306,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
     MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
                                     exchange; the bit is never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets, off which its allocs come */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets that its allocs may come off */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
@@ -7321,13 +7322,13 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
-    const void *key; /* NULL: vacant */
-    void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* for a row: its bits in word2 */
+    const void *key; /* NULL if the entry is vacant */
+    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    uint64_t bits;   /* of a row: its bits in word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* the homes of the first cache, which lies in the thread record; a home
-                              is an entry at which a look-up may begin */
+#define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
+                              record; a home is an entry at which a look-up may begin */
 #define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
 /* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
@@ -7336,25 +7337,27 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* its outermost span, which is used again; NULL: not made yet */
-    mli_ptr thread;         /* mli_thread *: the thread in the context; NULL: none */
-    struct mli_thread *home; /* the thread whose own context it is; NULL: it is that of a fibre */
+    struct mli_span *spans; /* the outermost span of the context, which is used again; NULL until it
+                               is made */
+    mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
+    struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
+                                fibre */
     uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the open tags around the innermost one */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that calls read. A thread record has this part of its present context by
+/* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
-    uint64_t stream;                 /* the stream of its allocs; 0: none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0:
-                                        they were not looked up yet */
+    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
+    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
+                                        until they are looked up */
     uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
-    memlord_account account;         /* the account that its blocks are charged to; 0: none */
-    memlord_device account_device;   /* the device of that account */
+    memlord_account account;         /* the account that blocks are charged to; 0 means none */
+    memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
     uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
                               of them */
@@ -7363,41 +7366,42 @@ typedef struct mli_current {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard that the thread is inside: see books/map; NULL: none */
-    uint32_t id;            /* 3, 4, 5 ...: the state of the shards that the thread owns */
+    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
+                               NULL */
+    uint32_t id;            /* 3, 4, 5 and so on; this is also the state of the shards that the
+                               thread owns */
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the part of the present context that calls read */
-    mli_cache_entry *cache; /* the cache, by open addressing; the last entry stays vacant */
+    mli_current now;        /* the members of the present context that calls read */
+    mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL:
-                                                 none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
+                                                 there is none */
     mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, as the thread itself reads them:
+    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
                                         without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
-    mli_u64 owner;                   /* the number of the thread that has the record; 0: the record
-                                        is free, or is the orphan record */
-    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to; NULL: none
-                                        yet */
+    mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
+                                        record is free, or is the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
     mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
                                 ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until the thread's next sample; at most 0: the alloc is
-                                picked */
-    uint64_t stack_random;   /* the state of the thread's random numbers; 0: it has not drawn yet */
-    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+                                mli_call_end has looked at it; 0 means none */
+    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
+                                alloc is picked */
+    uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the last block that the thread had picked */
-    uint32_t taken_row;      /* the row of that block's stack; 0: the block has ended, or there was
-                                none */
+    uint32_t taken_row;      /* the row of that block's stack; 0 if the block has ended, or if there
+                                was none */
     uint32_t taken_type;     /* the device type of that block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -7405,19 +7409,19 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread */
+    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves. `end` 1: the ledger ends,
-   or the recorder stops. Calls reach the function by a pointer, so that a program without reports
-   need not link them. */
+/* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
+   ends or the recorder stops. Calls reach the function by a pointer, so that a program without
+   reports need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: work for the end of a call */
+enum {                        /* memlord.threads.alert: the work that the end of a call finds */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
                               to sweep */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
@@ -7426,8 +7430,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type: fences of that type are
-                              queued */
+    MLI_ALERT_PENDS = 64,  /* shifted left by a device type, this bit means that fences of that type
+                              are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
                                                          check_requested are set */
@@ -7440,8 +7444,9 @@ enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* Returns the thread record that was made last. mli_thread_next returns the one before it, so that
-   the two walk all records of a ledger. The acquire pairs with the exchange in mli_thread_start. */
+/* Returns the thread record that was made last. mli_thread_next returns the record made before it,
+   so the two functions walk all records of a ledger. The acquire load pairs with the exchange in
+   mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -7450,7 +7455,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock: threads past their exit hook, and threads that found no memory for a record. */
+   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
+   record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -7459,22 +7465,22 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so: several threads share it, and what one of them knows
-   of the bit does not hold for the others. Requires: the registry lock; no other thread uses the
-   record, unless it is the orphan record. The exchange and the load are seq_cst: see
-   mli_barrier_threads. */
+   Calls on the orphan record always enter so, because several threads share it, and what one of
+   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
+   no other thread uses the record, unless it is the orphan record. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number; NULL: the thread has none. The load is relaxed
-   and pairs with no store: a thread looks for the number that it stored itself, and other threads
-   clear that number only after its end. Requires: the number is not 0; a call on the ledger is in
-   progress, or the caller holds the registry lock. */
+/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+   relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
+   other threads clear that number only after its end. Requires: the number is not 0; a call on the
+   ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
-/* Returns the record of the calling thread; NULL: it has none. */
+/* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
 
 /* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
-   changes the mask. Seq_cst: see mli_call_end_slow. */
+   changes the mask. The order is seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
 /* Returns those of the bits `bits` that are set in the alert mask. */
@@ -7486,17 +7492,19 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
     return alert & lord->threads.dev_alerts[dev];
 }
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
-   Requires: the dev is not published yet. */
+   Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
    set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets how many flags near_threshold and check_requested the alert mask says are set. Requires: no
+   other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
-/* Orders what the thread has stored before it against what it reads after it: seq_cst. */
+/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
+   addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
-/* Returns those of the bits `bits`, MLI_HOOK_..., that are set. */
+/* Returns those of the MLI_HOOK_... bits `bits` that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
@@ -7519,10 +7527,11 @@ MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 /* Returns the number of threads that the margins of bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
-   to have died. Requires, as the next one: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
+   known to have died. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
+/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
+   Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -7530,20 +7539,20 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
+/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
+   are seq_cst, because another library may get the same key once the key is deleted: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
-/* Returns the record of the calling thread; NULL: the call must pass through. A call that got a
-   record ends with mli_thread_put. */
+/* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
+   call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began: gives back the orphan record. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal; the thread that clears the bit
-   writes the report. The acquire pairs with the release that set the saver. */
+   call. A request is a bit, because it may come from a signal. The thread that clears the bit
+   writes the report. The acquire load pairs with the release store that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -7551,13 +7560,13 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
 /* Keeps the library that has this code loaded from now on, because a thread will run the code, or
-   because a ledger was made that is never destroyed. Requires: no lock is held. */
+   because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts the thread of a helper. Does nothing if *wish is `none` by now: then the helper is no
-   longer wanted. Returns 0 if the helper runs, another thread starts or stops it, or it is not
-   wanted. Returns 1 if no thread could be started: the state of the helper is then `failed`.
-   Returns -1 if the state was MLI_HELPER_FAILED before. */
+/* Starts the thread of a helper. Does nothing if *wish is `none` by now, which means that the
+   helper is no longer wanted. Returns 0 if the helper runs, if another thread starts or stops it,
+   or if it is not wanted. If no thread could be started, sets the helper's state to `failed` and
+   returns 1. Returns -1 if the state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
 
@@ -7565,17 +7574,18 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
 
 /* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now: after a SIGSTOP the helper does not catch up on missed rounds. */
+   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
+   rounds. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
-/* Makes the orphan record of a new ledger; 0: no memory. */
+/* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
@@ -7661,8 +7671,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
+/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
+   the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -7675,18 +7685,18 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
-    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+    /* pairs with the acquire load in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_entry_choose(t);
 }
 
-/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
-   mli_thread_release: the counts and shards of the record are visible then. */
+/* Returns a record without an owner, or NULL if there is none. The acquire load pairs with the
+   release store in mli_thread_release, which makes the counts and shards of the record visible. */
 static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (mli_is_orphan(lord, t) || mli_u64_load_acquire(&t->owner)))
@@ -7694,8 +7704,9 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free record, or else a new one. NULL: no memory. Raises the
-   alert if so many records are in use that a sweep for dead owners is worthwhile. */
+/* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
+   memory. Raises the alert if so many records are in use that a sweep for dead owners is
+   worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -7704,7 +7715,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last owner, not this thread, had that block picked */
+            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -7717,8 +7728,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Disowns the records with a thread number in all ledgers. Their owner is a thread that has ended,
-   or the calling thread before its thread-local storage was freed. The next sweep frees them. */
+/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
+   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+   sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -7739,9 +7751,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
    thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire pairs with the release stores of DONE. */
+   The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -7750,9 +7762,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record: its exit hook has run, or no hook can be set (yet), or the thread belongs to another
-   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
-   and the kernel tells it that all threads here have ended. */
+   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
+   belongs to another process. A child of vfork is such a process: it shares this memory and this
+   thread-local storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -7771,8 +7783,8 @@ static MLI_COLD int mli_thread_ready(void) {
 }
 
 /* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
-   thread's exit hook, or without memory for a record, returns the orphan record, locked. NULL: the
-   ledger's own allocator makes the call, which must pass through. */
+   thread's exit hook, or without memory for a record, locks and returns the orphan record. Returns
+   NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -7843,8 +7855,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
-       other */
+    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
+       the other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -7872,7 +7884,7 @@ MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
         mli_spin_wait(&spins);
         seen = MLI_HELPER_RUNS;
     }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquire loads in mli_helper_wait */
     mli_os_event_set(&h->wake);
     mli_os_thread_join(h->worker);
     mli_os_event_close(&h->wake);
@@ -7906,7 +7918,7 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
@@ -7917,19 +7929,19 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
    counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: shard, then bucket. */
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage that the host gave: an address or, below 1 <<
-   MLI_HANDLE_BITS, a handle. The fields of the words, from the lowest bit on:
+/* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
+   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
+   bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
-     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
-     birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
-             birth:26, then 1 */
+     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
+     birth   mark:26 | 0:1; of a block born in a scope or on a stream: the birth number:26 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -7940,8 +7952,9 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
+/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
+   bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -7959,7 +7972,8 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
+                                                 are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -7970,7 +7984,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
-/* Sets the type of a device. Requires: the dev is not published yet. */
+/* Sets the type of a device. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- buckets --
@@ -8006,9 +8020,10 @@ typedef struct mli_bucket {
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
-   the bits just below them: the home uses the former, the print and the overflow count the latter.
-   The type is not hashed: equal handles of two types are rare, and share a home. */
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
+   the home. The bits just below them are also well mixed, and choose the print and the overflow
+   count. The type is not part of the hash, because equal handles of two types are rare. Such
+   handles share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -8033,9 +8048,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots that have a print. mli_print_match_bit returns where
-   the print of the lowest such slot begins in the header. The version with vectors takes as many
-   instructions as the other, but half the registers, and the number of free registers limits how
+/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
+   where the print of the lowest such slot begins in the header. The version with vectors takes as
+   many instructions as the other, but half the registers. The number of free registers limits how
    far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
@@ -8057,7 +8072,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns the vacant slots, as the lowest bits of their prints. */
+/* Returns the vacant slots of a header, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -8075,26 +8090,28 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 /* -- shards --
 
    A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+   uses the shard's table, and leaves the shard afterwards. A thread that is inside runs no host
+   code, allocates nothing and takes only the innermost locks, because a thread that stops the shard
+   waits for it.
 
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. So
-   the blocks of one thread are mostly in shards that no other thread uses, and in cache lines of
-   these.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. The
+   blocks of one thread are therefore mostly in shards, and in cache lines, that no other thread
+   uses.
 
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores;
+   The first thread that uses a shard owns it. The owner uses the table with plain loads and stores;
    atomic read-modify-writes would double the cost of a call. The first call of another thread makes
    the shard shared for good. In a shared shard a thread locks each bucket that it uses.
 
    A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
    that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until no thread is inside. So either it sees `inside`, or the owner sees STOPPED. */
+   and waits until no thread is inside. So either the thread that stops the shard sees `inside`, or
+   the thread that enters it sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles, of which only 1024 are in one shard. On 64 bits the
-   bound is 4 MiB, because a program that is not position independent begins there, and its heap
-   follows. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. Only 1024 of them are in one shard. With 64-bit
+   addresses the bound is 4 MiB, because a program that is not position independent begins there,
+   and its heap follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -8103,16 +8120,17 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 #define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
+                                             owns the shard */
 };
 
-/* Returns 1 if a key is a handle, or 0. */
+/* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. For a handle this is mostly another shard than mli_shard_of
-   returns. */
+/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
+   returns it. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8130,24 +8148,24 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
+   Otherwise the caller leaves at once. Requires: the caller has just seen that
+   MLI_SPECIAL_NO_BARRIER is not set in `special`.
 
-   Memory order: the release orders the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   Memory order: the release store orders the thread's earlier work before it, for a thread that
+   stops the shard. The acquire load pairs with the release store of the state by that thread. The
+   barrier in mli_barrier_threads ensures that the store comes before the load. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
 }
-/* Returns the shard that the calling thread is inside; NULL: none. */
+/* Returns the shard that the calling thread is inside, or NULL if it is in none. */
 static MLI_HOT mli_shard *mli_shard_entered(const mli_thread *t) {
     return (mli_shard *)mli_ptr_load_own(&t->inside);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
+/* Leaves the shard. The release store pairs with the load in mli_shard_wait: the thread that
+   stopped the shard sees all that this thread did inside. */
 static MLI_HOT void mli_shard_leave(mli_thread *t) {
     mli_rank_inside(0);
     mli_ptr_store_release(&t->inside, NULL);
@@ -8157,8 +8175,8 @@ static MLI_HOT void mli_shard_leave(mli_thread *t) {
 
 typedef struct mli_home {
     mli_bucket *bucket;
-    uint64_t hash, header; /* the header is without the lock bit */
-    uint64_t next;         /* the header to store */
+    uint64_t hash, header; /* the hash of the key, and the bucket's header without the lock bit */
+    uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
 /* Finds the home of a key, and returns its header. Prefetches the second cache line of the
@@ -8169,8 +8187,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, and begins at the home of a key. Returns 0 if the thread
-   does not own the shard; it has then left. */
+/* Enters a shard that this thread owns, and begins at the home of a key. If the thread does not own
+   the shard, leaves it and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -8180,8 +8198,8 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     return 0;
 }
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
-   NULL: the key may be live, in the home or in a later bucket, because a print matches or an entry
-   overflowed; or no slot is vacant. */
+   Returns NULL if no slot is vacant. Returns NULL, too, if the key may be live: a print matches, or
+   an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -8193,8 +8211,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Returns the first entry in the home of a key whose print matches, if that entry has the key; else
-   NULL. Sets `next` to the header without the entry. Does not compare the device type. */
+/* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
+   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
+   compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -8206,16 +8225,16 @@ static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     home->next = home->header ^ print << bit;
     return MLI_LIKELY(e->key == key) ? e : NULL;
 }
-/* Stores `next` as the header. This one store does three things: the print that it sets or clears
-   inserts or erases the entry; the release publishes the entry's words, which were written before;
-   and the lock bit, which it lacks, unlocks a shared bucket. */
+/* Stores `next` as the header. The print that this store sets or clears inserts or erases the
+   entry. The release order publishes the words of the entry, which were written before. The store
+   also unlocks a shared bucket, because `next` lacks the lock bit. */
 static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key; in a
-   shared shard locks the home. Returns 0 if another thread owns the shard or holds the bucket, or
-   if the shard has no table; this thread has then left. */
+/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key. In a
+   shared shard, locks the home. If another thread owns the shard or holds the bucket, or if the
+   shard has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -8239,14 +8258,15 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering a shard: the ways of all other calls -- */
+/* -- entering a shard: the ways that all other calls use -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
-   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
-   is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
-   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
-   only an acquire may come before the store of an exchange (ARM's ldapr). */
+/* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
+   Sets mli_thread.by_exchange, because this record enters by an exchange from now on. (The bit
+   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
+   release store pairs with the load in mli_barrier_threads. It makes visible all that the thread
+   did inside shards before it saw the bit. The loads here, in mli_barrier_threads and in
+   mli_shard_wait are seq_cst, because an acquire load may come before the store of an exchange
+   (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -8256,42 +8276,44 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts.
+   before this call, or the caller sees after this call what T stored before T's load. Callers need
+   this for a shard's state and `inside`, and for the alert or a threshold and the counts.
 
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
+   The system's barrier for all threads provides this order. Without that barrier T executes one of
+   its own: the exchange when T enters a shard, and the addition when T ends a call
+   (mli_call_end_slow). That addition pairs with the addition here.
 
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
-   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   The system may refuse its barrier after threads have run without barriers of their own. T may
+   then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
+   its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
+   T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
+   later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
+   for longer.
 
-   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   Several callers may find the refusal at once, while others still had the barrier. Each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
-   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   over a free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
-/* Stops a shard, so that the caller can read all of it, and keeps its lock. Returns 0 if the shard
-   has no table: then it is not stopped, and the lock is not held. */
+/* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
+   has no table, returns 0, and neither stops the shard nor keeps its lock. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
-/* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter_by_store. */
+/* Ends a pause: restores the shard's state and drops its lock. The release store pairs with the
+   acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
+/* Stops all shards with one barrier, for a fork. Takes all shard locks, which mli_map_thaw
+   drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
+   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first table. `size` is the size of the table that the caller
+/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
    found too small. If another thread has replaced that table, does nothing and returns 0. The new
    table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
    that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
@@ -8300,9 +8322,9 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once, and one shard can use the memory
-   that another has returned. In a small ledger the bound is 2 to 64: it can spare the memory, and
-   almost every entry is in its home. Requires: the caller is inside the shard. */
+   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
+   that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
+   so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for keys that the home bucket does not decide -- */
@@ -8311,12 +8333,13 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL: there is none, or the caller
-                            did not want one */
-    unsigned bucket;     /* the bucket of `entry` or, if that is NULL, of `room`; 0: the home */
-    uint64_t header;     /* the header to store in that bucket: without `entry`, or with the new
-                            entry in `room` */
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
     unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
                             thread has locked them */
     int shared;          /* 1: the shard is shared */
@@ -8326,20 +8349,20 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which in a shared
-   shard has locked the home. */
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
 MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key; or where no entry of this hash is in a later bucket and, with `want_room`, a vacant slot was
-   found. A slot behind a bucket whose overflow count is full cannot be used. Returns 0. Returns -1
-   if another thread holds a later bucket; the caller must then leave. A thread waits only for the
-   lock of a home, so waiting threads form no cycle. */
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in its room, and unlocks. */
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks. From then on another thread may overwrite the words of
-   the entry. Requires: probe->entry is not NULL. */
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 
 /* Drops the bucket locks of a probe. */
@@ -8347,11 +8370,11 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. A shard that another thread owns is
-   made shared first, and a table without room grows. Returns 0; the thread is then inside, unless
-   the shard has no table. Returns -1 if there is no memory; the thread is then not inside.
-   Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
@@ -8360,14 +8383,15 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest count of keys elsewhere (its overflow) must
-   together be no less than the number of types. */
+   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
+   number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
+/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+   end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -8395,7 +8419,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
+    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -8417,9 +8441,10 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside shard s; s NULL: inside any shard. The load of the list is
-   seq_cst and pairs with the exchange in mli_thread_start: a thread that is not on the list yet
-   sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
+/* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
+   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
+   stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -8476,22 +8501,22 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
-   three steps. */
+/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
+   sizes double in three steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table that no shard uses: it is being filled, or it was replaced. */
+/* A table that no shard uses, because it is being filled or was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
-   the entry's window has room, or if an overflow count on the way is full. */
+   the entry's window has room, or if an overflow count before such a bucket is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -8527,10 +8552,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; `next` is then the old table.
-   Returns 1 if the entries do not fit in `next`. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. With its first table
-   the shard gets an owner, or becomes shared if the record is the orphan record. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
+   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
+   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
+   first table also gets an owner. It becomes shared instead if t is the orphan record. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -8584,7 +8609,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard that another thread owns shared, for good. Stops the shard first. */
+/* Makes a shard shared for good, if another thread owns it. Stops the shard first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -8598,7 +8623,7 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
 }
 
 /* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
-   store of the header that drops it. */
+   store of the header that drops the lock. */
 
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
@@ -8606,7 +8631,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
 }
 
 /* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
-   shard is stopped. Probing changes no entry: the probe has the slot and the header to store, and
+   shard is stopped. Probing changes no entry. The probe notes the slot and the header to store, and
    mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
    bucket that it probes. */
 
@@ -8622,7 +8647,7 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
     probe->inside = 1;
 }
 
-/* Looks for the key of a probe in a bucket. Returns 1 if it is there, and notes its slot. */
+/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
 static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
                                    uint64_t header, uint32_t type) {
     const uint64_t print = MLI_HASH_PRINT(probe->hash);
@@ -8666,9 +8691,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. Adds `by` to the overflow counts of the buckets before that
-   one and, if there are any, to `displaced`. Unlocks all buckets of a shared shard. The release
-   pairs with the acquire of mli_bucket_try. */
+   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
+   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
+   shard. The release store pairs with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -8745,8 +8770,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
-                                                  shard */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
+                                                  shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -8782,18 +8807,18 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the spans of scopes. May use base/memory, books/threads and, to
-   enter a shard, books/map. Invariant: no peak is too high, because it is computed from published
-   bytes, which never exceed the live bytes. Locks: count, then row. */
+/* Owns rows, cells, the records of devices, and the peaks of spans. A row has the counts of a
+   device, a site or a tag; a cell has one thread's part of a row. May use base/memory,
+   books/threads and, to enter a shard, books/map. Invariant: no peak is too high, because it is
+   computed from published bytes, which never exceed the live bytes. Locks: count, then row. */
 
-/* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
-   in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
-   count lock. A thread that frees the block of another thread counts that in its own cell, so a
-   level may be negative. Sums of levels are exact modulo 2^64.
+/* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
-   The thread publishes the cell: it adds the level to the row's published bytes, less a part that
-   the cell holds back, and raises the row's peak (mli_cell_publish_due). It does so at the first
+   A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
+   bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
    bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
    share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
    most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
@@ -8801,21 +8826,21 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` are those that were called at the
-                              site, of blocks of any site */
+    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
+                              for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
 } mli_cell;
 
-/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+/* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above the cell's high. The high is at
-   most a share above the base, so a level up to the high needs no publication. */
+/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
+   share above `base`, so a level up to `high` needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8823,7 +8848,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below the base. `out` is stored before `level`. A reader loads them in the other order, so
+   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
    that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
@@ -8831,12 +8856,11 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: when
-   its `out` exceeds this value. With 0 it requests the check at its next free. The word is
-   freed_here, which only the cells of sites use otherwise. */
+/* Returns the word of a device's cell that says when the thread requests its next band check: at a
+   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
+   word is freed_here, which only the cells of sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-/* Returns a negative value if the thread has to request a band check: it has freed enough bytes on
-   the device. */
+/* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
@@ -8847,9 +8871,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does the work that a change of a cell makes due: raises its high; publishes the cell if it now
-   holds back more than its share or less than 0; requests a band check if one is due. Requires: the
-   caller is inside a shard, or the cell is that of a site: see mli_count. */
+/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
+   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -8857,20 +8881,21 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
                       published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1: a peak reset ignored the high of the only cell */
+    uint32_t dev, missed;  /* the device; 1 if a peak reset ignored the `high` of the only cell */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
-    mli_u64 peak;          /* bytes, signed */
+    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
+                              shard */
+    mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
-    mli_u64 expected;      /* of a tag: the bytes of memlord_expect; 0: none */
+    mli_u64 publish_count; /* counts publications, peak resets and changes by mli_joint_settle */
+    mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the first cell that published, if another cell has published since
-                              and it has not; else NULL */
+    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
+                              first publishes again; else NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
-    struct {               /* the sums at the last reset; `freed` also restarts at a collection */
+    struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -8884,48 +8909,48 @@ typedef struct mli_row_totals {
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A span's view of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest since. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
-   the member adds to `level` the base of the thread's cell, less the level at which its span began.
-   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
-   `delta` are of the members that have left. */
+/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
+   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
+   which its span began. So `level` is at most what all members have added, and `high` at most their
+   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
-    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that it began on */
-    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span */
+    uint64_t token;                 /* the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
+    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
-    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *around; /* the span for a scope inside, or NULL until it is made */
     struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     mli_joint *shared; /* the invocation, once it was exported; else NULL */
-    int adopted;        /* 1: the scope began in another context, which shared it */
+    int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
-                                       blocks */
+    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
+                                       thread's live blocks then */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that it wanted */
+    uint64_t bytes; /* the bytes that the request wanted */
     uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX: not known */
+    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* 0: there was no such request */
+    uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device from which the metrics of bands are computed. */
@@ -8936,7 +8961,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
     mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
                                          check is requested; signed */
@@ -8944,51 +8969,52 @@ typedef struct mli_watch {
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
     mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
+                                   never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
 } mli_watch;
 
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the least bytes that the device held */
+    uint64_t held; /* the bytes that the device held at least */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
-    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of the phys */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample that a source takes now; same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
                                     the present peak */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev; NULL: it was not made yet. */
+/* Returns the record of a dev, or NULL if it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns a row by its number. */
+/* Returns row `number` of a book. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
-/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
+/* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
-/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
-   cell itself, so it needs no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
+   the cell itself, so its loads need no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -8998,68 +9024,67 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 only to count, and does not use its table: a fork waits until the caller leaves.
-   While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
+   left. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
-/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
-   caller is not inside. */
+/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
-   acquire pairs with the release in mli_row_publish. */
+   acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
-   row that was made was not published, it is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
+   memory. If the last row was never published, makes that row again. Requires: the caller holds the
+   cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the cold lock. */
+/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
-/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
-   ledger as a whole. */
+/* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
-/* Returns a statistic of the ledger as a whole. */
+/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind are lost. */
+/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the epoch: how many resets there were. */
+/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
-   inside a shard. */
+/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
+   May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a span's peak on a device. A device that was first seen after the span began starts at
-   level 0. */
+/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an invocation on a device. Before that the level had been higher by
-   `above` for a moment, which raises the high. Both are signed. */
+/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
+   for a moment before, which may raise `high`. Both arguments are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Does the same for every invocation that a thread is in. `by` is the change of the base of the
-   thread's cell. */
+/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
+   base of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far the level is above the base now. Requires: the row's lock, if the ledger
-   has a batch. */
+   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
+   the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to the published bytes with a cell at its high, if no other cell has
-   published since this one did. If another cell has, the published bytes may have been lower when
-   this cell had its high. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
+   cell has published since this one did, because the published bytes may have been lower when this
+   cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -9070,58 +9095,55 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
-                                        site */
-    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
-                                        before */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    int undo;                        /* 1: takes back an `in` and `allocs` counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0: there is no such block */
+                          plus 1; 0 means no block */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
    a shard, so that a fork finds both changes or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside: its row
-   may need memory, and a fork may come between the block and that count. */
+   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   its row may need memory. A fork may then come between the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. Returns 0 for a difference that is negative by less than 2^56.
-   Such a difference comes from calls that are in progress: a sum then has one half of the call and
-   not the other. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
+   progress, because a sum may then have one half of a call and not the other. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
-/* Returns a + b, at most UINT64_MAX. */
+/* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
-   uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
+   a uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock. No cell can publish meanwhile, so the published
-   bytes and what one cell holds back were live together. The peak is computed only with `peaks`.
-   Without a batch cells publish without the lock, and the row's peak is exact. */
+/* Sums a row over all threads, under the row's lock. No cell can publish meanwhile, so the
+   published bytes and what one cell holds back were live together. Computes the peak only if
+   `peaks` is 1. Without a batch cells publish without the lock, and the row's peak is exact. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock, for memlord_allocated: the sum of the levels of
-   all its cells. Returns 0 for a sum below 0. Such a sum has the free of a block by one thread, but
-   not the alloc by another. */
+/* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
+   without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
+   the alloc by another. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. publish_count rises, so that the highs of other cells no
-   longer count. The high of the thread's own cell becomes its level, and goes on to count. */
+/* Sets a row's peak to its live bytes. Raises publish_count, so that the `high` of other cells no
+   longer counts. The `high` of the thread's own cell becomes its level, and still counts. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Takes bytes out of `freed` that are credited now but were freed before the last reset. */
+/* Takes bytes out of `freed` that are counted now but were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset and does not overwrite
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
@@ -9163,10 +9185,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with the load in mli_cell_at */
         return cell;
     }
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* the array may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -9187,7 +9209,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -9242,8 +9264,8 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the innermost span of the calling thread to the high of its cell. Returns the thread;
-   NULL: the thread is in no scope, or the cell is not its own. */
+/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
+   thread, or NULL if it is in no scope or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -9270,15 +9292,15 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row, the bytes that its cells may hold back together: a 64th of the peak,
-   at least 4 KiB. */
+/* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
+   peak, and at least 4 KiB. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell of a row: the most bytes that the cell may hold back now. It is a
-   batch if no other cell of the row is in use, that is, has published. Else it is a part of the
-   slack, the same for each cell in use. */
+/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
+   other cell of the row has published. Else the slack of the row is divided among the cells that
+   have published. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -9286,17 +9308,17 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, and a device with little memory
-   must publish often enough for that. */
+   noted when a publication finds that the peak has risen by a 16th, so a device with little memory
+   must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells in use of its row, before its first publication. From then on the
-   share of the other cells in use is smaller, so the function asks their threads to publish. The
-   first cell of the row may hold back a whole batch until it publishes: row->first has it. */
+/* Counts a cell among the cells of its row that are in use, before its first publication. The other
+   cells in use then have a smaller share, so the function asks their threads to publish. The first
+   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -9307,14 +9329,14 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
         if (cells == 2) {
             row->first = cell;
-            mli_row_raise_peak(row, cell); /* its high does not count any more after this */
+            mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
         }
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
-   came into use. A publication of another cell adds them to the peak: the published bytes, the
-   level of that cell and these bytes were live together. Requires: the row's lock. */
+/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
+   adds them to the peak, because the published bytes, the level of that cell and these bytes were
+   live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -9326,11 +9348,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: adds to the row's published bytes so much, or takes off so much, that the cell
-   holds back `hold` bytes afterwards; and raises the row's peak. The level can then rise by the
-   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
-   half share that the level rises or falls. With a batch of 0 every call publishes, by a shared add
-   and without a lock. */
+/* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
+   afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
+   before the next publication. So the row is locked about once for each half share that the level
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
+   lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -9400,7 +9422,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
-    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
     for (i = 1; i < n; i++)
         mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
     n = mli_row_count(lord, MLI_BOOK_TAG);
@@ -9427,9 +9449,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted it in the
-   place of the thread's own cell. The level of the thread has not risen, so the function lowers the
-   level at which each span began. */
+/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted the delta in
+   the place of the thread's own cell. The level of the thread has not risen, so the function lowers
+   the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -9515,7 +9537,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind; /* 1: a cell's high does not count, as another cell has published since */
+    int blind; /* 1: a cell's `high` does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -9526,7 +9548,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         const mli_cell *cell = mli_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
         out = mli_u64_load(&cell->out);
         in = level + out;
         sum->in += in;
@@ -9672,59 +9695,61 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns the cold tables (stb_ds maps), the kept strings, and the index from addresses to rows and
-   records. A kept string is the ledger's copy of a string: there is one copy of each text, and it
-   lives until the ledger ends. May use base/memory and books/counters. Invariant: a function whose
-   name ends in _locked runs under the cold lock, and takes no memory from the host. Lock: cold. */
+/* Owns the cold tables (stb_ds maps that the cold lock guards), the kept strings, and the index
+   from addresses to rows and records. A kept string is the ledger's copy of a string: there is one
+   copy of each text, and it lives until the ledger ends. May use base/memory and books/counters.
+   Invariant: a function whose name ends in _locked runs under the cold lock, and takes no memory
+   from the host. Lock: the cold lock. */
 
 /* A _locked function that lacks memory returns MLI_AGAIN or NULL. mli_cold_leave then drops the
    lock, allocates, and lets the caller try again. stb_ds does not check its allocations and passes
-   no context to them. So before each put a table gets all the memory that the put can need, and it
-   frees its memory when it ends. Arrays that a table has outgrown stay until the table ends;
-   together they are smaller than its present arrays. */
+   no context to them. So before each put a table gets all the memory that the put can need. A table
+   frees its memory only when it ends. Arrays that a table has outgrown stay until then; together
+   they are smaller than its present arrays. */
 
-/* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
-   item begins with its key, a char *. Items move when the table grows; none is removed. */
+/* A block of memory of a cold table (mli_dict). A cold table is an stb_ds map with strings as keys.
+   An item begins with its key, a char *. Items move when the table grows; none is removed. */
 typedef struct mli_dict_block {
     struct mli_dict_block *next;
     size_t size;
 } mli_dict_block;
 
-typedef struct mli_stb_string { /* an item of memlord.names.strings */
+typedef struct mli_stb_string { /* an item of the table of kept strings */
     char *key;
-    struct mli_scope_record *scope; /* the scope whose path the string is; NULL: none */
+    struct mli_scope_record *scope; /* the scope that has the string as its path, or NULL */
 } mli_stb_string;
 
 typedef struct mli_dict {
     size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
+    void *items; /* the stb_ds map; NULL if it is empty */
     struct mli_dict_block *blocks;
-    size_t left; /* how many bytes at the end of the first block are unused */
+    size_t left; /* the unused bytes at the end of the first block */
 } mli_dict;
 
-/* A result of _locked functions: the caller lacks memory, and tries again after mli_cold_leave. */
+/* What a _locked function returns if it lacks memory. Its caller tries again after
+   mli_cold_leave. */
 #define MLI_AGAIN MEMLORD_RESULT_COUNT
 
 /* Allocates under the cold lock, and never calls the host's allocator. Takes a free piece of the
-   ledger, or the block that mli_cold_leave has allocated for this size. NULL: there is neither; the
-   size is then noted for mli_cold_leave. */
+   ledger, or the block that mli_cold_leave has allocated for this size. If there is neither, notes
+   the size for mli_cold_leave and returns NULL. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
 /* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
-   and returns 1: the caller must try again. Else returns 0, and *result is final. If the allocator
-   failed, *result is MEMLORD_E_NOMEM. */
+   and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
+   allocator failed, *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
-/* Returns the item of a kept string; NULL: the string is not kept. The pointer is valid until the
-   next put. */
+/* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
+   the next string is put in the table. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
 
 /* Gets the kept copy of a string, and makes it on first use. The same text always gives the same
-   pointer, and NULL gives NULL. MEMLORD_E_NOMEM: there would be more bytes of strings than
-   MEMLORD_MAX_STRINGS. */
+   pointer, and NULL gives NULL. Returns MEMLORD_E_NOMEM if there would be more than
+   MEMLORD_MAX_STRINGS bytes of strings. */
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept);
 
@@ -9736,31 +9761,32 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns the labels of the ledger; NULL: there are none. */
+/* Returns the labels of the ledger, or NULL if there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev in a key: the value is the record of the address
                                   itself */
-#define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
-#define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
-#define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
+#define MLI_INDEX_BIRTH 252u   /* in place of a dev: the key is a hash of a birth, the value its
+                                  number */
+#define MLI_INDEX_MODULE 253u  /* in place of a dev: the key is the address where a module starts */
+#define MLI_INDEX_CONTENT 254u /* in place of a dev: the key is a hash of a site's content */
 
-/* Returns the index key of an address on a device: the dev is in the top 8 bits. */
+/* Returns the index key of an address on a device. The dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
     return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
 }
-/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
-   in mli_index_add_locked and mli_index_reserve_locked. */
+/* Returns the value of a key, or 0 if the index does not have the key. Needs no lock. The acquire
+   loads pair with the release stores in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
+/* Reserves room in the index for `more` entries. Returns MLI_AGAIN if it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
-/* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
-   index. The release makes the value visible with the key. */
+/* Adds a key. The release store makes the value visible with the key. Requires:
+   mli_index_reserve_locked has reserved room for the key, and the key is not in the index. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row under an index key, and the orphan's cell for the row. Numbers start at 1: row 0 means
-   none. The row is published last, by the release of the row count. */
+/* Adds a row under an index key, and the orphan record's cell for the row. Numbers start at 1;
+   number 0 means no row. The release store of the row count comes last, and publishes the row. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -9771,9 +9797,9 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of mli_stb_string: every string once */
+    mli_dict strings;            /* its items are mli_stb_string; it has every text once */
     uint64_t bytes;
-    mli_ptr labels;              /* const char *, interned */
+    mli_ptr labels;              /* const char *: a kept string */
 };
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
@@ -9783,11 +9809,11 @@ struct mli_names_state {
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
+    uint64_t mask, count; /* mask + 1 pairs follow this struct; count of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
-    mli_u64 key, value; /* key 0: vacant; value is written before key */
+    mli_u64 key, value; /* a key of 0 means vacant; `value` is written before `key` */
 } mli_index_pair;
 
 /* -- memory under the cold lock -- */
@@ -9822,14 +9848,14 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
+#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
 
 /* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds works on. It cannot fail,
+/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
    because mli_dict_room_locked has reserved all the memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
@@ -9840,7 +9866,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     return fresh;
 }
 
-/* The functions of stb_ds are static here: the host may link its own copy. */
+/* The functions of stb_ds are static here, because the host may link its own copy. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -9875,7 +9901,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* no typedef: stb_ds makes it, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -9924,7 +9950,7 @@ static size_t mli_dict_index_takes(size_t slots) {
 }
 
 /* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for it yet, else 0. */
+   for the block yet, else 0. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -9955,8 +9981,8 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key; NULL: the table does not have the key. The pointer is valid until the
-   next put. */
+/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
+   the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -9966,9 +9992,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
-   the table needs memory first, and the caller tries again. Requires: the table does not have the
-   key, because stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
+   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
+   does not have the key, because stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -10051,7 +10077,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
-    if (r == MEMLORD_OK) /* pairs with mli_labels */
+    if (r == MEMLORD_OK) /* pairs with the load in mli_labels */
         mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }
@@ -10145,10 +10171,10 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
 
-/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name them.
-   May use books/names and books/counters. Invariants: a dev is never removed or reused. It is
-   published when all of its data can be read: by the row count, the index and dev_of. Lock:
-   cold. */
+/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
+   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
@@ -10156,7 +10182,7 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in host memory. These types share one phys. */
+/* By device type: 1 if its bytes are in host memory. All such types share one physical device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -10178,11 +10204,11 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index key of a device. Bit 55 is set in it, and in no address, so the two kinds of
-   key differ. */
+/* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
+   key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
-   gets the last element, which is always 0. */
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -10191,21 +10217,21 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
-/* Returns the dev of a device that has a direct index; 0: the device has no direct index, or no dev
-   yet. The acquire pairs with the release in mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_device_add_locked. */
 static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
     return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
 }
 
-/* Returns the dev of a device; 0: the device has none yet. The acquire pairs with the release in
-   mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
+   store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of phys i. Phys 0 is that of cpu, pinned and mapped; another i is the phys of
-   the device with dev i. If a device is at another phys, its own is unused. */
+/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
+   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
-/* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
+/* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
@@ -10216,12 +10242,13 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
-   ledger's own allocator makes the call. */
+/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
+   and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and
-   no index, gets the first dev of the type; if the type has none, the dev of index 0. */
+/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
+   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
+   yet. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -10250,7 +10277,8 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the loads in
+                                                                mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
@@ -10268,8 +10296,9 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
-   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
+/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
+   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
+   it lacked memory. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10328,22 +10357,22 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* stands before "cuda", which is the
-                                                                 beginning of this word */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda", because this word
+                                                                 begins with that */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
                         {"rocm", MEMLORD_DEVICE_HIP}};
 enum { MLI_TYPE_ALIASES = sizeof mli_type_aliases / sizeof mli_type_aliases[0] };
 
-/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
-   word. The case of the text does not matter. */
+/* Returns the rest of a text after a word, or NULL if the text does not begin with the word. `word`
+   is in lower case; the case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type; NULL: the text begins with no such
-   name. */
+/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
+   such name. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
@@ -10431,99 +10460,106 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
-   books/names, books/devices and books/threads. Invariant: an account is read and changed only
-   under its lock, and only while it is open. A handle has the generation of its record, which the
-   close of the account changes, so a later call with the handle finds out. Locks: the cold lock
-   guards the lists of records; each account has a lock of its own (MLI_RANK_ACCOUNT). */
+/* Owns the accounts, the charges of blocks to accounts, and the handles of accounts and tickets.
+   May use books/names, books/devices and books/threads. Invariant: an account is read and changed
+   only under its lock, and only while it is open. A handle has the generation of its record.
+   Closing an account changes that generation, so a later call with the old handle finds no record.
+   Locks: the cold lock (mli_process.cold_lock) guards the lists of closed records; each account has
+   a lock of its own (MLI_RANK_ACCOUNT). */
 
-/* A ticket or an account names a record: number:32 | generation:32. The record begins with its
-   handle. A closed record is in a list until it is opened again, under the next generation. Ledgers
-   begin with different generations, so that a ticket of another ledger is unknown. */
+/* The first member of the record that a ticket or an account names. The ticket or account is an id:
+   the number in the upper 32 bits, the generation in the lower 32. A closed record waits in a list
+   until it is opened again, under the next generation. Ledgers begin with different generations, so
+   that a ledger does not take the ticket of another ledger for its own. */
 typedef struct mli_handle {
-    mli_u32 generation;      /* odd: the record is open */
+    mli_u32 generation;      /* odd while the record is open, even while it is closed */
     uint32_t number;         /* the number of the record, from 1 */
     struct mli_handle *next; /* the next handle in the list of closed records */
 } mli_handle;
 
-/* The record of an account. Bytes that are charged and bytes that tickets hold both count against
-   the limit. While a block that comes off a ticket is recorded, its bytes count twice. */
+/* The record of an account. The limit applies to the sum of the bytes that are charged and the
+   bytes that tickets hold. While a call records a block that comes off a ticket, the block's bytes
+   count twice. */
 typedef struct mli_account_record {
-    mli_handle handle;         /* changes under the cold lock; to close it takes `lock`, too */
+    mli_handle handle;         /* changes under the cold lock; closing also takes `lock` */
     mli_lock lock;             /* guards the members below */
     uint64_t held;             /* the bytes that tickets hold */
     memlord_account_stat stat; /* what memlord_account_get returns */
 } mli_account_record;
 
-/* Returns the record of an open ticket or account; NULL: `id` names none, or a closed one. The
-   acquire pairs with the release in mli_handle_open. A record that was never added has only
-   zeros. */
+/* Returns the record of an open ticket or account, or NULL if `id` names no open record. The
+   acquire load pairs with the release store in mli_handle_open. A record that was never added reads
+   as zeros, so no id matches it. */
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a vector and to a list, under the lock of the list. */
+/* Adds a closed record to a vector, and puts it in `list` under `lock`. */
 MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
-/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
-   E_NOMEM, and the lock is not taken. */
+/* Takes the cold lock, and returns a closed record of a list that this lock guards. If there is no
+   memory for a record, drops the lock, returns NULL and sets *r to the error. */
 MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
                                                      mli_u32 *count, size_t size,
                                                      mli_handle **list, memlord_result *r);
 
-/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
-   the lock of the list and has filled the record. */
+/* Opens the first record of a list, and returns the id of its ticket or account. Requires: the
+   caller holds the lock of the list and has filled in the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
-/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+/* Closes a record, and puts it in a list. Requires: the caller holds the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
-/* Returns the account record with a number, from 1. */
+/* Returns account record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of closed account records. Requires: the cold lock. */
+/* Returns the list of closed account records. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 
-/* Returns the account to which a thread charges its blocks on a device; 0: there is none. If the
-   account is closed, the thread stops using it here. */
+/* Returns the account to which a thread charges its blocks on a device, or 0 if there is none. If
+   the account is closed, the thread no longer uses it afterwards. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
-/* The same, for a device that may have no dev yet. */
+/* Does the same as mli_account_used, for a device that may have no number (dev) yet. */
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device);
 
-/* Returns the account if it is open and has a limit; else 0. */
+/* Returns `account` if it is open and has a limit, else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. Returns 0 if the limit does not allow that. A closed
-   account allows everything. */
+/* Holds bytes of an account for a ticket. Returns 0 if the limit leaves no room for them. If the
+   account is closed, returns 1 and holds nothing. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account. The limit does
-   not matter. */
+/* Adds `bytes`, which may be negative, to the bytes that tickets hold of an account, whatever its
+   limit is. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
+/* Returns 1 if an account could hold `bytes` more after the calls that now record blocks off
+   tickets have ended. The bytes of these blocks, `in_flight`, count twice until then. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Counts a request that an account cannot hold, and returns 1. *out->bytes has the bytes that
-   tickets hold, too. Requires: no lock is held. */
+/* Returns 1 if an account cannot hold `bytes` more, and counts this refusal. *out gets the
+   statistics of the account; its `bytes` include those that tickets hold. Requires: the caller
+   holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
-/* Returns 1 if an account is open, and is of a device. */
+/* Returns 1 if an account is open and is an account of `device`. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, also above the limit, because the block exists. Returns 0 if it
-   charged nothing: the account is closed, or would have more than 2^48 bytes. */
+/* Charges the bytes of a block to an account. The limit does not stop the charge, because the block
+   exists already. If the account is closed, or would have more than 2^48 bytes, charges nothing and
+   returns 0. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
-/* Takes the bytes of a block off the account that it was charged to, if the account is open. Takes
-   off at most what the account has: the host may have taken bytes off by memlord_account_charge. */
+/* Takes the bytes of a block off the account that the block was charged to, if the account is open.
+   Takes off at most the bytes that the account has, because the host may have taken bytes off with
+   memlord_account_charge. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Copies the statistics of an account to *out, and the bytes that tickets hold to *held. Returns 0
-   if the account is closed. Requires: the cold lock. */
+   if the account is closed. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(mli_account_record *b, memlord_account_stat *out,
                                                  uint64_t *held);
 
@@ -10533,8 +10569,8 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
-    struct mli_handle *closed; /* the list of closed records; under the cold lock */
+    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
@@ -10585,7 +10621,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
-    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    mli_u32_store_release(&h->generation, generation); /* pairs with the load in mli_handle_find */
     return (uint64_t)h->number << 32 | generation;
 }
 
@@ -10615,8 +10651,8 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. NULL: the account is closed, and no lock is
-   held. */
+/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
+   closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
@@ -10625,20 +10661,20 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
     mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
-/* Returns the most bytes that an account may have by its limit. */
+/* Returns the most bytes that the limit of an account allows. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is what the account has, with the bytes that
-   tickets hold; `most` is what it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
+   that tickets hold; `most` is the most that it may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off a number, at most all that it has. */
+/* Takes bytes off *of, but never more than it has. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. E_LIMIT: they do not fit, and none is
-   added. */
+/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
+   MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -10762,8 +10798,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them all, because a charge may run while
-   no thread is inside a shard. */
+/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
+   account while it is inside no shard. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);
@@ -10874,34 +10910,36 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
    books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: cold; memlord_sites_enable
-   takes registry and no other. */
+   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
+   memlord_sites_enable takes only the registry lock. */
 
-/* When a site is first seen, its record is made and its strings are copied. A site has one row for
-   each device on which it is used. A struct of the host (memlord_site) that is new is compared by
-   its content and its module, because it may be a site that is known by another struct. The site of
-   a return address is known by its place, which is looked up when the address is first seen. The
+/* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
+   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
+   by its content and its module, because the ledger may know the site by another struct. The site
+   of a return address is known by its place, which is looked up when the address is first seen. The
    index has the address only if the module stays loaded. For any other address each call asks which
    module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
     uint32_t id;                     /* the number of the scope, from 1 */
-    struct mli_scope_record *parent; /* NULL: it is an outermost scope */
+    struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
-    struct mli_site_record *site; /* NULL: the scope was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of its thread scopes; it grows */
+    struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
+    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
+                                     scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
-    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 birth; /* the last birth in this scope on no stream, as mark:26 | number:26; 0 means
+                      none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t stream;      /* 0: none */
-    uint32_t mark, scope; /* numbers; a scope of 0 is none */
+    uint64_t stream;      /* 0 means no stream */
+    uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
 /* What a site is made from: a file, a function and a line, and the module that has them. A line of
@@ -10909,48 +10947,53 @@ typedef struct mli_birth {
    module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, by mli_module_of; NULL: not known */
+    const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
+                           known */
 } mli_site_origin;
 
-/* A module, an executable or a library, that had a return address. The record lives until the
-   ledger ends, because sites refer to modules that are unloaded. A place is a module, its build id,
-   and the offset of a call in the file of the module. */
+/* A module, which is an executable or a library, that has had a return address. The record lives
+   until the ledger ends, because sites refer to modules that are unloaded. A place is a module, its
+   build id, and the offset of a call in the file of the module. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start */
+    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
+                                address */
     mli_image image;         /* its strings are kept strings; `id` may be read only as
                                 mli_module_has_id does */
-    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
+    const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what is displayed until the site is renamed or resolved */
-    mli_ptr display;         /* const memlord_site *: what is displayed; a rename replaces the whole
-                                struct */
-    const void *address;     /* the return address by which the site was first seen; NULL: the site
-                                is a struct of the host */
-    const void *module;      /* the module of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    memlord_site original;   /* what reports display until the site is renamed or its symbol is
+                                found */
+    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
+                                the whole struct */
+    const void *address;     /* the return address by which the site was first seen; NULL if the
+                                site is a struct of the host */
+    const void *module;      /* of a struct of the host: the module that has it (see
+                                mli_site_origin) */
+    const mli_module *where; /* of a return address: the module that has it; NULL if none has */
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
-                                stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
+                                the site */
 } mli_site_record;
 
-/* Returns the module that was seen last. Its `next` was seen before it. NULL: there is no
-   module. */
+/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
+   it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for an identity: a struct of the host, or a return address.
-   NULL: the index has none. */
+/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
+   index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
+   key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
@@ -10959,29 +11002,31 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
-   mli_busy_begin drops. */
+/* Returns the origin of a struct of the host. Requires: the caller holds no lock but the orphan
+   lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call; NULL: no
-   memory. */
+/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
+   there is no memory. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have; NULL: no memory. */
+/* Returns the site of a return address that the index does not have. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
-/* Returns the site of a return address; NULL: no memory. */
+/* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Returns a site as reports display it. A return address gets its symbol when it is first
-   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
-   mli_place_function. */
+/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
+   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
+   Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
+   the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does the same without an allocation: a symbol that it looks up goes to *named, and is not
-   kept. */
+/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
+   *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
@@ -10990,7 +11035,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
                                                  uint32_t dev, uint32_t *number);
 
 /* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
-   the row, returns 0 and counts that in dropped_sites. */
+   the row, returns 0 and adds 1 to dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 
@@ -10999,7 +11044,7 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -11012,7 +11057,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, with kept copies of its strings. MLI_AGAIN: the function needs memory first. */
+/* Copies a site, with kept copies of its strings. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11028,8 +11073,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. NULL: there is none; *key is then a
-   key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
+   then a key for the site that the index does not have yet. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -11047,7 +11092,8 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. NULL: there is no memory for it yet. */
+/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
+   the record yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -11057,7 +11103,7 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     return site;
 }
 /* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
+   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -11122,17 +11168,18 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. Reads it only in the page
+/* Returns 0 if the build id in memory is not that of a known module. Reads the id only in the page
    where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells the
+                                                                    module */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
-   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
-   without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
+   because no module is there. Returns 0 if the ledger does not know the module, or if the system
+   cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -11177,7 +11224,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+                                                             mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -11190,8 +11238,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none; *key is then a key for the site that the index
-   does not have yet. A module that is loaded again at another address has the same sites. */
+/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
+   the index does not have yet. A module that is loaded again at another address has the same
+   sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -11214,8 +11263,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Makes the name of a place from its module and offset, "libfoo.so+0x1f0", or without a module from
-   its address. */
+/* Makes the name of a place, such as "libfoo.so+0x1f0" from its module and offset. Without a module
+   makes the name from the address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -11230,8 +11279,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the module stays, the index has the address,
-   too. */
+/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
+   address to the index, too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -11259,8 +11308,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module` is the module at the address; NULL: it is not known,
-   and the function asks the system. */
+/* Makes the site of a return address. `module` is the module at the address. If it is NULL, the
+   function asks the system for the module. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -11287,9 +11336,9 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns the name of the function that has the return address of a site; NULL: its symbol is not
-   known, or its module is not there now. Requires: the caller holds no lock of the ledger, because
-   dladdr takes the loader's lock, and the call could wait for ever. */
+/* Returns the name of the function that has the return address of a site. Returns NULL if the
+   symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
+   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
@@ -11299,7 +11348,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. MLI_AGAIN: the function needs memory first. */
+   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11311,7 +11360,7 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     if (!shown) return MLI_AGAIN;
     *shown = fresh;
     mli_index_add_locked(lord, mli_index_key(shown, MLI_INDEX_SUBJECT), (uint64_t)(uintptr_t)site);
-    mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
+    mli_ptr_store_release(&site->display, shown); /* pairs with the loads in mli_site_display */
     return MEMLORD_OK;
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
@@ -11350,9 +11399,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site; NULL: the
-   row is that of a tag. The host may know a site by several addresses, but the site has one row on
-   each device. The index has that row under the record of the site. */
+/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
+   if the row is that of a tag. The host may know a site by several addresses, but the site has one
+   row on each device. The index has that row under the record of the site. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
@@ -11450,11 +11499,11 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
-/* Owns the list of the host's mistakes, each with its place, and notes which refusals were logged.
-   May use books/sites, books/devices, books/counters and base/log. Invariants: the list has at most
-   one entry for a kind and a site, and only a reset takes entries off. A host that makes no mistake
-   pays nothing. Locks: anomalies guards the list; no lock is held while a site is copied or the
-   logger runs. */
+/* Owns the list of the host's mistakes, each with its site, and the notes of which refusals were
+   logged. May use books/sites, books/devices, books/counters and base/log. Invariants: the list has
+   at most one entry for a kind and a site, and only a reset removes entries. A host that makes no
+   mistake pays nothing for the list. Locks: MLI_RANK_ANOMALIES guards the list. No lock is held
+   while a site is copied or the logger runs. */
 
 #define MLI_ANOMALIES 64 /* the most entries of the list */
 
@@ -11462,43 +11511,44 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 
 /* Notes the site of a call on the general path, when the call begins. A call that the ledger's own
-   allocator makes notes no site, because the call around it still needs the site that it noted. */
+   allocator makes notes no site, because the outer call still needs the site that it noted. */
 static MLI_HOT void mli_site_given(const memlord_site *site) {
     if (MLI_LIKELY(!mli_self.in_host_alloc)) mli_self.site = site;
 }
 
-/* Keeps a mistake at the site of the call in progress. The first mistake at a site may take memory.
-   `word2` has the rows of the block in question, as in an entry without a side record; 0: no block
-   is in question. Returns 1 if the mistake is the first of its kind at the site. Requires: no lock
-   is held but the orphan lock. */
+/* Counts a mistake at the site of the call in progress, and adds it to the list if it is new there.
+   Returns 1 if it added the mistake. Only a new mistake may take memory. `word2` has the rows of
+   the block in question, as in an entry without a side record; 0 means that there is no such block.
+   Requires: the caller holds no lock but the orphan lock (mli_threads_state). */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs this mistake: a call ended a tag or a scope, and none was open. `caller` is the
-   return address of that call; NULL: it is not known. Requires: the caller holds no lock. */
+/* Records and logs the mistake of a call that ended a tag or a scope when none was open. `caller`
+   is the return address of that call, or NULL if it is unknown. Requires: the caller holds no
+   lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake: logs it. If the call was made by the ledger's logger,
-   logs nothing: the next call that the thread ends here logs the mistake. */
+/* Logs the mistakes that a call noted, as the call ends. If the ledger's logger made the call, logs
+   nothing: a later call of the thread logs these mistakes. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold == lord->generation)) mli_anomalies_log(lord);
 }
 
-/* Copies the mistake with a number, from 0, with its sites as reports show them. Returns 0 if there
-   is no mistake with that number. Requires: the caller holds no lock. */
+/* Copies mistake `number`, counted from 0, with its sites as reports show them. Returns 0 if there
+   is no such mistake. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how many mistakes were at sites that found no room in the list. */
+/* Returns how often a mistake found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: both are right. */
+/* Returns what is wrong with the storage or the size of a block, or NULL if both are right. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Ends a public call that returns r: logs the mistakes of the call, and returns r. If r is
-   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, also counts the refusal and keeps it as a mistake at
-   `site`. The refusal is logged if it is the first at the site, or the function's first with that
-   result, and if the call was not made by the logger. A call that the ledger's allocator makes is
-   neither counted nor logged. `fault` says what is wrong with an argument; NULL: that is not known.
-   Requires: the caller holds no lock. */
+/* Ends a public call, and returns its result `r`. Logs the mistakes that the call noted. If r is
+   MEMLORD_E_INVALID or MEMLORD_E_DEVICE, counts the refusal and adds it to the list as a mistake at
+   `site`. Logs the refusal if it is the first at that site, or the first that the function made
+   with that result. Logs no refusal of a call that the logger makes. Neither counts nor logs a call
+   that the ledger's allocator makes. `fault` says what is wrong with an argument, or is NULL if
+   that is unknown. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault,
                                                const memlord_site *site);
@@ -11509,19 +11559,21 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read adds `site` and `born` */
-    const memlord_site *given; /* the host's pointer, which is compared and never followed */
-    const memlord_site *site, *born; /* the ledger's copies of the sites; NULL: there is no site, or
-                                        there was no memory for the copy */
+    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
+                                  `born` */
+    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+                                  followed */
+    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+                                        site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
-    mli_lock lock; /* guards the members below but `refused` */
+    mli_lock lock; /* guards all members below except `refused` */
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
-    uint64_t left_out; /* how many mistakes were at sites that found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* by function and result, E_INVALID or E_DEVICE: 1: such
-                                              a refusal was logged */
+    uint64_t left_out; /* how often a mistake found no room in `at` */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if such a refusal was logged; the second index is 0
+                                              for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -11541,8 +11593,8 @@ static MLI_COLD const char *mli_anomaly_text(int kind) {
 
 /* -- the list -- */
 
-/* Returns the mistake of a kind at a site; NULL: the list has none. The host gave the site by the
-   pointer `given`; `kept` is the ledger's copy of the site, or NULL. */
+/* Returns the mistake of a kind at a site, or NULL if the list has none. `given` is the host's
+   pointer to the site; `kept` is the ledger's copy of the site, or NULL. */
 static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
                                               const memlord_site *given, const memlord_site *kept) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
@@ -11559,7 +11611,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Each is NULL
+/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
    if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
@@ -11570,9 +11622,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the site of the call in progress. Returns 0 if it counted nothing: the list
-   has no mistake of this kind with this pointer to its site, and has room. The caller then copies
-   the site. */
+/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
+   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
+   the caller then copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -11621,7 +11673,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
     return is_new;
 }
 
-/* Copies the mistake with a number. Returns 0 if no mistake has the number. */
+/* Copies mistake `number`. Returns 0 if there is no such mistake. */
 static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     int found;
@@ -11650,7 +11702,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if there is none. */
+/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
+   logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -11665,8 +11718,9 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     mli_lock_drop(&s->lock);
     return (int)i;
 }
-/* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
-   at load y.c:3 [weights]". The line of a refusal is another: mli_refuse logs it. */
+/* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
+   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
+   mli_refusal_log. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -11706,13 +11760,12 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns what is wrong with a device that a call refuses, as words that go on after "cuda:0
-   is". */
+/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
 }
-/* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
+/* Logs a line such as "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
 static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
                                      memlord_device d, const char *fault,
                                      const memlord_site *site) {
@@ -11792,18 +11845,20 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
    mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: cold, for new
-   names and births. */
+   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
+   for new names and births. */
 
-enum { /* the kinds of mli_cache_entry: what is found, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
+    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
+                                       parent scope */
 };
-/* Returns the salt of an entry of a kind, MLI_CACHE_...; `rest` is what its key does not have. */
+/* Returns the salt of an entry of a kind, MLI_CACHE_... `rest` is the part of what is looked up
+   that the entry's key does not have. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -11813,7 +11868,7 @@ static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* Returns the entry of a key; NULL: the cache does not have it. The last entry of the cache is
+/* Returns the entry of a key, or NULL if the cache does not have it. The last entry of the cache is
    always vacant, and ends the look-up. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
@@ -11823,51 +11878,53 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries have other keys, evicts the first of them. The orphan record caches nothing, because its
-   cells are used under a lock. Requires: the caller is not inside a shard, as the cache may
-   grow. */
+   entries from the key's home on have other keys, evicts the first of them. The orphan record
+   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
+   shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device; 0: there is no room for the
-   row. On first use makes the row and the thread's cell for it. Requires: the caller is not inside
-   a shard. */
+/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
+   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
+   inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
-/* Returns the id of the innermost scope of a thread; 0: the thread is in none. */
+/* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
 /* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
 /* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
-/* Returns the id of the scope that a block was born in, from its word2; 0: none. */
+/* Returns the id of the scope that a block was born in, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
-/* Returns the stream that a block was born on, from its word2; 0: none. */
+/* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
 /* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire pairs with mli_scope_publish. */
+/* Returns one more than the number of scopes. The acquire load pairs with the store in
+   mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave; NULL: no scope has it. */
+/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
+/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the cold lock. */
+/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the current mark, shifted into its place in word2. */
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
-/* Returns the number of the last birth. Requires: the cold lock. */
+/* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* What an alloc is born with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
-    const char *tag; /* a kept name; NULL: none */
-    uint64_t stream; /* 0: none */
+    const char *tag; /* a kept name, or NULL */
+    uint64_t stream; /* 0 means no stream */
 } mli_origin;
 /* Returns what an alloc of this thread at a site is born with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
@@ -11879,29 +11936,32 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the kept copy of a host's tag. Without memory for the copy, counts a dropped tag and
-   returns "". Requires: no lock is held. */
+/* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
+   and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more. */
+/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
+   that. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes in a guard what the end of the guard restores. */
+/* Notes in a guard what the end of the guard is to restore. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
-/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+/* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
-   release in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
+   the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires, as
-   mli_interposer_end does: no lock is held. */
+/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+   holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or scopes, in the books of an interposer, too. */
+/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
@@ -11913,7 +11973,7 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
 /* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   look up again what they need. */
+   then look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -11971,8 +12031,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth; 0: it has none yet, and *key is then a key for it that the index
-   does not have yet. */
+/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
+   index does not have yet. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -11990,7 +12050,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: the function needs memory first. */
+/* Finds or adds a birth. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -12010,8 +12070,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     return MEMLORD_OK;
 }
 
-/* Finds or adds a birth, and returns its number. 0: there is no room for it, which
-   counts as a lost scope. */
+/* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
+   counts a lost scope. */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -12031,9 +12091,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
-   and in the thread if the stream is the thread's. If there is no room for a birth, returns the
-   bits of the mark alone, so that the block is recorded without scope and stream. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Keeps them in the scope, and
+   in the thread if the stream is the thread's. If there is no room for a birth, returns the bits of
+   the mark alone, so that the block is recorded without scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -12044,7 +12104,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
         number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
-        if (scope && number) /* pairs with the acquire above */
+        if (scope && number) /* pairs with the acquire load above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
@@ -12061,8 +12121,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. Its scope and stream are 0 if the block has none, or if there was
-   no room for its birth. */
+/* Returns the birth of a block. The scope and the stream in it are 0 if the block has none, or if
+   there was no room for its birth. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -12107,7 +12167,8 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
+                                                               mli_scope_count */
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -12122,7 +12183,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and warns of the first. */
+/* Counts a tag that found no room, and logs a warning if it is the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -12154,7 +12215,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* the ledger's own allocator makes the call, which passes through */
+    if (!t) return kept; /* the ledger's own allocator makes the call, so no tag is needed */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -12162,9 +12223,9 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     return "";
 }
 
-/* Finds or makes the site of a place that the host gives by value; NULL: no memory. The thread's
-   cache has the site under the host's pointer to the file name. The host may change the text there,
-   so the function compares the two texts. */
+/* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
+   memory. The thread's cache has the site under the host's pointer to the file name. The host may
+   change the text there, so the function compares the two texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -12218,7 +12279,7 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+/* Returns the interposer, or NULL if there is none or the ledger is its own. */
 static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
@@ -12238,8 +12299,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what the end of the guard restores; NULL: the tag has no guard. The
-   default tag is at the bottom of the stack of tags. */
+/* Begins a tag. `guard` gets what the end of the guard restores; it is NULL if the tag has no
+   guard. The default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -12250,7 +12311,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
                           "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
+    if (mli_is_orphan(lord, t)) /* several threads share the record, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
     else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
@@ -12294,7 +12355,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
+    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -12305,8 +12366,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
-                                                       mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
+                                                       the old mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -12348,7 +12409,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
         if (t) mli_thread_put(lord, t);
         return before;
     }
-    if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
+    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
         t->now.stream = stream;
@@ -12377,7 +12438,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
-        r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
+        r = MEMLORD_E_NOMEM; /* several threads share the record, so it has no tag stack */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK && t->now.tag_depth)
@@ -12412,29 +12473,29 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
-   an unwinder runs. */
+   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for the table and the totals. No
+   lock is held while an unwinder runs. */
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
-   change while the caller is inside the shard and no other thread can reach the entry. The room in
-   the table is reserved before the caller enters. */
+   change while the caller is inside the shard and no other thread can reach the entry. A caller
+   reserves room in the table before it enters the shard. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
 typedef struct mli_stack_node {
-    uint64_t stays;        /* the return address, if its module stays; else 0 */
+    uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* the node of the caller; the next node of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node in the same hash chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
-    uint32_t next;        /* the next row of the chain */
-    uint32_t site;        /* the row of the site; 0: none */
-    mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
+    uint32_t next;        /* the next row in the same hash chain */
+    uint32_t site;        /* the row of the site; 0 means no site */
+    mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
     double allocs;        /* since the last reset: an estimate of the number of all allocs */
     uint64_t samples;     /* since the last reset: how many allocs were picked */
@@ -12451,13 +12512,13 @@ typedef struct mli_stack_row {
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row;  /* the row of the stack; 0: the entry is vacant, or the block was not picked */
+    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. Returns 0 if the alloc is picked: then
-   the general path counts the bytes. */
+/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
+   general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -12475,58 +12536,58 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 /* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns how many frames are taken of a stack now; 0: no stacks are taken. */
+/* Returns how many frames are taken of a stack now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
-/* Returns the bytes from one sample to the next on average; 0: no stacks are taken. */
+/* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
-/* Writes "estimates: a sample each 512 KiB". */
+/* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
-/* Returns the number of nodes. The acquire pairs with the release that adds one. */
+/* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of the frame with a number. */
+/* Returns the site of frame `number`. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
-/* Returns how many frames have a number. */
+/* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
-   entry. */
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the caller is inside the
+   shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
-   functions do: the caller is inside, or holds the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
+   functions do: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
+/* Removes a block from the table, and returns its stack. The row still has its bytes. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Takes a block that ends out of the table and off its row. With `undo` the row counts as if the
-   block had not been allocated. */
+/* Takes a block that ends out of the table and off its row. With `undo` the row then counts as if
+   the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. `frees` 1: the block ends. */
+/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
+/* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack of another block, which moves to a device and
-   a row of the sites, or comes back. */
+/* Lets the block that this call opens have the stack `pick`, on a device and a row of the sites.
+   That is the stack of a block that moves, or that comes back to its old place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
+/* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   row in mli_self for mli_pick_put. Requires: not inside. */
+   stack's row in mli_self for mli_pick_put. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
-/* Does the same, if the thread's allocs may be picked. */
+/* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
@@ -12537,7 +12598,7 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
 /* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use; NULL: no memory. Requires: as mli_site_display. */
+   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Fills in the totals of a row, without its frames. */
@@ -12550,20 +12611,20 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* chains; 0 is an empty one */
 } mli_stack_heads;
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
-   makes it q (2 - q). */
+/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y. Each doubling
+   of y turns q into q (2 - q). */
 static MLI_COLD double mli_sample_scale(double x) {
     double q, y = x;
     int doublings = 0;
@@ -12580,10 +12641,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
-   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
-   answers of system calls that neither wait nor fail, because the first call of a process may come
-   from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
+   one the seed differs in each run, process and ledger. A forked child always gets another seed.
+   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
+   of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -12593,14 +12654,14 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
-    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* that of the newest ledger */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* the address of the ledger is random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* so is that of the stack */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* the newest generation */
     lord->stacks.seed = seed;
 }
-/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
-   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in their sequence. */
+/* Draws the number of bytes until a thread's next sample. The number is exponentially distributed,
+   with t->stack_mean as its mean. The random numbers are those of splitmix64. Each thread record of
+   each ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -12610,9 +12671,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked;
-   0: it is not picked. If the mean has changed since the last draw, draws again. That adds no bias,
-   because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
+   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
+   bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -12658,9 +12719,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
-   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
-   the releases of the functions that add nodes. */
+/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
+   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
+   because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -12684,7 +12745,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
+/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -12697,8 +12758,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The node is in the chain of the site's address, though the module may no longer be there. */
+/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
+   memory first. The node is in the chain of the site's address, whatever is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -12716,14 +12777,14 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_node_count */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use; 0: there is no room for the node.
-   A node is found by the site of the address, because another module may be at a known address by
-   now. */
+/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
+   the node. A node is found by the site of the address, because another module may be at a known
+   address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -12759,7 +12820,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the row of a stack, and adds it on first use; 0: there is no room for the row. */
+/* Returns the row of a stack, and adds it on first use. Returns 0 if there is no room. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
@@ -12771,8 +12832,8 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of the stack that has these return addresses, the innermost first; 0: there is no
-   room for the row or for a node. */
+/* Returns the row of the stack that has these return addresses, the innermost first. Returns 0 if
+   there is no room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
@@ -12789,8 +12850,8 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table; if the table does not have the key, the vacant entry for
-   it. Requires: the table has a vacant entry. */
+/* Returns the entry of a key in a table or, if the table does not have the key, the vacant entry
+   for it. Requires: the table has a vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
@@ -12804,7 +12865,7 @@ static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Closes the gap, so that later look-ups do not end there. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
@@ -12822,8 +12883,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in the place of the present one, unless another thread has done so. *table
-   and *cap are then the table that the caller frees. */
+/* Puts the larger table *table in the place of the present one, unless another thread has done so.
+   *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -12867,7 +12928,7 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block off its row. With `undo` counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
@@ -12881,7 +12942,7 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-/* Notes the block as the last one that this thread had picked. */
+/* Notes a block as the last one that this thread had picked. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->generation) return; /* the thread has no record */
@@ -12926,7 +12987,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
+    if (bytes > mli_self.pick_had) { /* the totals, too, count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -13002,8 +13063,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those before the frame with the address of the site.
-   If no frame has that address, those before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
+   the site or, if no frame has that, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -13015,17 +13076,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. To see that it is in such a
-   child takes a system call, which only samples can afford. If every alloc is picked, the function
-   does not look, and allocs in such a child are unwound, too. */
+   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
+   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
+   the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. In an address of code the top byte is 0. The keys of the index use that
-   byte. */
+   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
+   use. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -13033,8 +13094,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or it is empty. */
+   own ones. Sets *from to its first frame, and returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -13058,8 +13119,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows, before the first stack. A short process may need no chains,
-   and to clear them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows before the first stack is taken. A short process may need no
+   chains, and clearing them takes a while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
@@ -13118,7 +13179,7 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     }
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
-    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire load above */
     mli_lock_drop(&lord->stacks.lock);
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
@@ -13152,7 +13213,7 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 }
 #endif
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
-    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
     return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
@@ -13180,9 +13241,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; if `bytes` is
-   0, one for each MLI_STACK_BYTES. The first time also seeds the samples, and unwinds once, because
-   the system's unwinder may load a library then. Requires: no other thread changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -13197,11 +13258,11 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     }
     mli_u64_store(&lord->stacks.bytes, bytes);
     if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
-    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with the load in mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* From now on takes no stacks. Blocks keep the stacks that they have. Requires: no other thread
+/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
    changes the settings. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
@@ -13223,7 +13284,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
-   the parent draws. */
+   its parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -13275,37 +13336,38 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* it could wait for itself */
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* the call could wait for itself */
     while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
-    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange above */
     return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
 /* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first start until the ledger ends.
-   Locks: registry, to install the ring. Events are written and read without a lock. */
+   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
+   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
+   without a lock. */
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that its sub-buffer was not given out again meanwhile. */
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
    site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
-     stream  the stream of the block; 0: none */
+     stream  the stream of the block; 0 means none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
 typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
     uint64_t stamp, storage, what, where, stream;
-    uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
+    uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
 /* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
@@ -13314,8 +13376,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it was never given out,
-                           or a thread gets it now */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before the first time,
+                           and while a thread gets the sub-buffer */
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
@@ -13329,28 +13391,28 @@ typedef struct mli_ring {
                                sub-buffers lie behind the ring */
 } mli_ring;
 
-/* Returns the ring; NULL: events are not recorded. */
+/* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
 /* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
    the ledger grows older. */
 typedef struct mli_stamp_scale {
-    uint64_t from; /* the stamp at create */
-    double rate;   /* ns a stamp */
+    uint64_t from; /* the stamp when the ledger was created */
+    double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
-/* Returns the ns from create to a stamp; 0 for a stamp before it. */
+/* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
-/* Ends a thread's writing to its sub-buffer. The release pairs with the exchange in
-   mli_subbuf_next: the next writer of the sub-buffer sees all that this thread wrote. */
+/* Ends a thread's writing to its sub-buffer. The release store pairs with the exchange in
+   mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release: a reader that sees one of the words also sees
-   the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes` may
-   have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
+   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
+   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -13359,20 +13421,20 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block. `stack` is the row of its stack; 0: the block was not
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
    picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, and the row of `site`, not that of the block's
-   site. */
+   record. The event has the block's tag and stream, but the row of `site` instead of that of the
+   block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
-/* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
-   inside. */
+/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
+   a shard. */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
@@ -13393,12 +13455,12 @@ typedef struct mli_ring_reader {
     mli_stamp_scale scale;
 } mli_ring_reader;
 
-/* Begins to read the events that are in the ring now; 0: no memory. */
+/* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 /* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. Skips a sub-buffer that
-   was given out again meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. Skips the rest of a
+   sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
@@ -13434,14 +13496,14 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns a sub-buffer by its number, which counts on past the end of the ring. */
+/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
-   device. */
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+   events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -13461,8 +13523,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gets the next sub-buffer without a writer for a thread, whose first event there is on `dev`.
-   NULL: every sub-buffer has a writer, and the event was counted as lost. */
+/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
+   sub-buffer has a writer, returns NULL and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -13472,11 +13534,13 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
+        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
+                                             store, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
+                                                              mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -13502,7 +13566,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
     mli_u64_store_release(&note->where,
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
-    mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
+    mli_u32_store_release(&b->count, n + 1); /* pairs with the load in mli_subbuf_reader_begin */
 }
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
@@ -13540,8 +13604,9 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events; NULL: no memory. It is cut into at least 16 sub-buffers of
-   up to 64 events. In a ring of fewer than 16 events each event has a sub-buffer. */
+/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
+   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
+   sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -13559,7 +13624,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     return ring;
 }
 
-/* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
+/* -- reading: merges the sub-buffers by time, with a heap of readers -- */
 
 /* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
    order of the sub-buffers decides. */
@@ -13567,7 +13632,7 @@ static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
 
-/* Moves the reader at i down the heap, to where it is before its children. */
+/* Moves the reader at index i down the heap, until it comes before its children. */
 static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -13581,7 +13646,7 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* Begins to read a sub-buffer. Returns 1 if it has events. The acquires pair with the release
+/* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
    stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
    it has changed, a later writer may have stored some of the words. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
@@ -13612,7 +13677,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the row of an event's stack by the row of its site, and notes the stack. */
+/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -13662,7 +13727,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
     if (tag) out->tag = (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject;
-    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name is in `storage` */
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* the name of the checkpoint is in `storage` */
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
@@ -13677,8 +13742,8 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Leaves every sub-buffer but this thread's without a writer: the other threads are not in the
-   child. */
+/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
+   not in the child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -13711,7 +13776,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread installed one meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }
@@ -13750,55 +13816,58 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
    the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
-   fences. A thread may take it inside a shard, and enters no shard while it holds it. */
+   MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard while it holds
+   the lock. */
 
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type that found queues; not all calls may be counted */
+    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. It is recorded on a live block; or a pending block waits for
-   it; or its block has ended and it is to be dropped. While a pending block waits for it, it is in
-   a queue, that of its device and its `queue`, until it is done or has failed. If a block ends
-   while its fence has an asker, the fence is detached, and the asker frees it. If the fence has no
-   asker, the thread that holds the block puts it on the list `to_drop`. */
+/* A fence is in one of three states. In the first, its block is live, and the fence is a recorded
+   use. In the second, its block is pending and waits for the fence. The fence is then in a queue,
+   that of its device and its `queue`, until it is done or has failed. In the third, its block has
+   ended, and the fence is to be dropped. If a block ends while its fence has an asker, the fence is
+   detached, and the asker frees the fence. If the fence has no asker, the thread that holds the
+   block puts the fence on the list `to_drop`. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* nobody has asked this fence or any after it; NULL: all
+    struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue */
-    uint64_t round; /* the last poll that asked the first fence; 0: no poll has */
+    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
+    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that was taken from the host. `sibling` and `serial` belong to the thread that holds the
-   side record of the block. The fences lock guards the other members. A record is used again and
-   never freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
+   record of the block. The fences lock guards the other members. A record is used again and never
+   freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *older;           /* the record made before it */
-    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
+    struct mli_fence_record *older;           /* the record that was made before this one */
+    struct mli_fence_record *sibling;         /* the next fence of the same block; a block has one
+                                                 fence for each queue */
     struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
                                                  `to_drop` and `unused` */
-    mli_queue *queue;                         /* NULL: the fence is in no queue */
+    mli_queue *queue;                         /* the queue that the fence is in, or NULL */
     void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
-                             about to; NULL: no thread */
-    uint64_t key, serial; /* those of the pending block; serial 0: the fence is on no pending
-                             block */
+                             about to; NULL if no thread does */
+    uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
+                             waits for the fence */
     uint32_t dev;
-    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
-    int early_answer;     /* what `done` returned while earlier fences of the queue were pending;
-                             0: it has not returned an answer then */
+    int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
+                             if it was not called then */
     mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
 } mli_fence_record;
 
@@ -13809,45 +13878,49 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number that no other call on the ledger gets, above those of earlier calls. */
+/* Returns a number above all that earlier calls on the ledger got. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
-/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
+/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
+   memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Gives a record back, cleared for its next fence. */
+/* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to learn that */
+#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+                                 has passed */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue of a device and `queue`; NULL: there is none. */
+/* Returns the queue of a device and `queue`, or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
 /* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
-   With `rest` 0 the next call asks. */
+   If `rest` is 0, the next call polls the queue. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
-   as never asked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
+   that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
+/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has replaced them. The end of a call
-   drops them. If a fence has an asker, the asker frees it. May be called inside a shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. The end of a
+   call drops them. If a fence has an asker, the asker frees the fence. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
+/* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
+   address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 not yet, > 0 done, < 0 failed. Once `done` has answered
-   done or failed, it is not called again. Requires: the caller is the asker of the fence, and holds
-   no lock. */
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
+   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+   fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
    so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
@@ -13855,14 +13928,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
 /* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it; if `lord` is NULL, this function always does. A `fence` of NULL is none. */
+   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
-/* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
+/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
+   if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
-   not inside. */
+/* Drops and frees the fences that are to be dropped. Requires: the caller holds no lock, and is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
 /* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer
@@ -13875,13 +13949,14 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: every record; push only */
+    mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
+                                         only added */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* unused queues: there is one for each record, so that a
-                                         free allocates none */
+    struct mli_fence_record *to_drop; /* the detached fences, whose blocks have ended */
+    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
+                                         not allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-    mli_u64 serial;                   /* the last number used */
+    mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
 
 MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
@@ -13950,7 +14025,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
     return q;
 }
 
-/* Adds the queue of a fence, in the memory of a spare one. */
+/* Adds the queue of a fence, in the memory of a spare queue. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -14004,7 +14079,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this fence was not yet asked as the first of its queue */
+    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -14056,7 +14131,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
+/* Calls the host's `drop` of a fence. `lord` is NULL if no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -14123,8 +14198,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers of a forked child, whose threads are not there. Puts the fences of blocks that
-   have ended on the list to be dropped. */
+/* Clears the askers in a forked child, because their threads are not there. Puts the fences of
+   blocks that have ended on the list `to_drop`. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -14140,7 +14215,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread has left a fence function by
                                                            longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
@@ -14161,19 +14236,20 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
    holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
    storage and do not overlap. Locks: those of the map. */
 
-/* The side record of a block: a description, more references than fit, fences to wait for. */
+/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
+   for, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
     struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
                                         not yet done */
-    uint64_t serial;                 /* the number of the pending block, which no other block has;
-                                        0: the block is not pending */
+    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
+                                        not pending */
     uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
-    memlord_account account;         /* the account that the block is charged to; 0: none */
-    uint64_t charged;                /* the bytes that are charged to it */
-    struct mli_parts *parts;         /* NULL: the block has no parts */
+    memlord_account account;         /* the account that the block is charged to; 0 means none */
+    uint64_t charged;                /* the bytes that are charged to `account` */
+    struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
     memlord_meta meta;
 } mli_side_record;
 
@@ -14181,12 +14257,12 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is OK if `lord`
-   is NULL, or if the ledger's own allocator makes the call. */
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+   `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
-/* Returns the side record that a word2 points to; NULL: it points to none. */
+/* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
@@ -14194,32 +14270,33 @@ MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
 /* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
-   `account` is 0, the block is charged to none. Requires: the caller holds the entry, or no other
-   thread knows the record. */
+   `account` is 0, the block is charged to none. Requires: a probe of the caller holds the entry, or
+   no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry; NULL: the key is dead or its block is pending. In either case
-   the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
+   case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending; NULL: the key is
-   dead, or its block has no side record. In either case the caller calls mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
+   key is dead, or if its block has no side record. In either case the caller calls
+   mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   it only if one more reference needs it. After E_UNKNOWN and E_NOMEM the function has left the
-   shard. It allocates the record between two probes, because nothing may be allocated inside a
-   shard. */
+   it only if one more reference needs it. If the result is E_UNKNOWN or E_NOMEM, the function has
+   left the shard. It allocates the record between two probes, because nothing may be allocated
+   inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -14243,8 +14320,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that it was moved to, which has `bytes`. Frees
-   the parts that do not lie in those bytes. */
+/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
+   bytes. Frees the parts that do not lie in those bytes. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
@@ -14348,7 +14425,7 @@ static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
 
-/* Returns the index of the first part at an offset or after it; `count` if there is none. */
+/* Returns the index of the first part at an offset or after it, or `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
@@ -14362,7 +14439,7 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. MLI_AGAIN: the array is full, and *spare is no larger. */
+   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -14390,8 +14467,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
-   room for at the next try. Enters the shard and leaves it. */
+/* Tries once to insert a part: enters the shard and leaves it. If the result is MLI_AGAIN, *room is
+   the number of parts that *spare must have room for at the next try. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -14431,7 +14508,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the array if it is then empty. */
+/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -14471,7 +14548,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 }
 
 /* Frees the array of parts of a block when the ledger ends. A large array does not lie in the
-   regions of the ledger, so that it is not freed with these. */
+   regions of the ledger, so freeing the regions does not free the array. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -14587,25 +14664,25 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
-   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
-   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
-   shard; cold, for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
+   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
+   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
+   inside a shard; the cold lock, for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
-    uint32_t from, to;      /* devs */
+    struct mli_route *next; /* the route that was made before this one, or NULL */
+    uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
-   account that the block was charged to. */
+/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
+   the bytes of its block off the account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta of a block that opens. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta of a block that closes. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
@@ -14617,76 +14694,78 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
-   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
+/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
+   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
-   line. */
+/* Returns 1 if MEMLORD_DEBUG asks for a log line of each call that changed something or found an
+   anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Notes for the debug line of this call where the block was before. */
+/* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
-   (`did` is 0) and has no implicit or unknown free in its note. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
+   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
-/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
-   all n blocks have in common. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device in the line
+   has the type and the index that all n blocks share. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
-   alloc is then no longer expected. */
+/* Returns 1 if the free of an unknown storage is the free of a dropped alloc. That free is then no
+   longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
-   whole if its device could not be added. From then on a free of that storage is expected and is no
-   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
+/* Counts a dropped alloc, which the ledger had no memory to record. If its device could not be
+   added, counts the alloc for the ledger as a whole. A later free of that storage is expected, and
+   is then no unknown free: see mli_drop_match. Counts nothing if the error r has another cause.
+   Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
-   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
-   OK. */
+/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
+   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
+   counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
-/* Counts a free of a block that has more references. */
+/* Counts a free of a block that has more than one reference. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-enum { /* the states of a key, for a call that ends its block */
+enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
-    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
     MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
     MLI_KEY_USED     /* the block is live and has recorded uses */
 };
 
-/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
-   entry would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
+   entry, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
+   If `ends` is 1, the call was to end the storage, so an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
+/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
-enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
-                          storage again */
-    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
-    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
-                          put */
+enum { /* what mli_entry_put does with a block that already has the key */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
+    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
+                          is put */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -14700,45 +14779,46 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
-   that the thread uses; MEMLORD_NONE means no account. */
+/* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
+   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
+   mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
-   record. With `undo` the block counts as if it had not been opened. */
+   record. With `undo` it counts as if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by a block of another size. */
+/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
+   or replaced it by one of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
-   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
-   has a side record. */
+/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
+   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
+   the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
-   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
-   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
-   once it has left the shard. */
+/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
+   block that was freed, with the word2 that it would have without a side record; its key is 0 if no
+   block was freed. A block with recorded uses becomes pending. *chain then gets its first fence,
+   and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
+   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
-   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
-   the returned word are those of an entry without a side record. The rows of the returned word are
-   rows of `dev`. Requires: the caller is not inside a shard. */
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
+   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
+   of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -14747,33 +14827,35 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
 /* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or the caller holds it. */
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
    `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record: once the block is on
-   the map, another thread may free that record. If the map has no room, ends the block with its old
-   bytes, and counts a dropped alloc of the new ones. */
+   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
+   read that from the side record, which another thread may free once the block is on the map. If
+   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
+   ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+/* Returns the route that was made last, or NULL if there is none. Its `next` was made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
-   caller is not inside a shard. */
+/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
+/* Counts a move on its target device and on its route. If there is no memory for a new route,
+   counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
+/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
+   that room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none and will be charged to an account, it gets one first. */
+   record. If the block has none, and the move will charge it to an account, adds one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -14785,14 +14867,15 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
-                                               mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_ptr routes; /* mli_route *; push only, under the cold lock */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
+                                               as mli_drop_print returns them; 0 means vacant */
+    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
+                                                   no place in dropped_keys */
+    mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
-/* Returns the first fence of a block; NULL: it has none. */
+/* Returns the first fence of a block, or NULL if it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
@@ -14816,8 +14899,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
-   before the last reset, its bytes do not count as freed since that. */
+/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
+   block was freed before the last reset, does not count its bytes as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -14860,9 +14943,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
-   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
+   the facts there until it had left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -14903,9 +14986,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns what dropped_keys has for the key of a dropped alloc. The keys are those of the frees
-   that are expected: a free of such a key is no unknown free, but a double free of another storage
-   is. There are few places, and no memory for more. A drop that finds no place is counted by its
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
+   of such a key is expected, so it is no unknown free, but a double free of another storage is.
+   There are few places, and no memory for more. A drop that finds no place is counted by its
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -14953,7 +15036,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
 }
-/* Keeps a mistake with the block of an entry. */
+/* Notes a mistake that concerns the block of an entry. */
 static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
     (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
                            e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
@@ -14999,7 +15082,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference. */
+/* Removes a reference from an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -15008,7 +15091,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference. Returns 0 if the count needs a side record first. */
+/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
+   first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -15027,7 +15111,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
     return MEMLORD_OK;
 }
 
-/* Adds a reference to the probe's live block, and leaves the shard. */
+/* Adds a reference to the live block that a probe found, and leaves the shard. */
 static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t type,
                                        mli_probe *probe) {
     const int up = mli_ref_up(probe->entry);
@@ -15037,8 +15121,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
-   in the slot ends. If that block was live, its free was never recorded. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
+   is already in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -15093,16 +15177,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
-                                                 the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
+                                                 between the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to an account: see mli_block_open. Returns 0 if there is no
-   memory for the side record. */
+/* Charges a new block to an account, as mli_block_open says. Returns 0 if there is no memory for
+   the side record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -15324,14 +15408,15 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
-        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under it */
+        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under this lock */
     }
     if (!route) {
         route = fresh;
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the walks' loads */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
+                                                                mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -15409,14 +15494,14 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ---------------------------------------------------------------------- src/books/describe.h -- */
 
 /* Gives a block a description or another tag. Owns no state: books/parts has the description, and
-   the entry of the block has the tag. May use books/parts and books/blocks. Locks: it takes those
-   of the map. */
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
+   map. */
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, which is a kept string; NULL: no tag. The row of the tag depends
-   on the block's device, and cannot be added inside a shard. So the function looks for the device
-   first, and starts again if the block has moved to another device meanwhile. */
+/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
+   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
+   the device first, and starts again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -15429,8 +15514,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
         if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
             return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
+        /* Makes this thread's cell of the row now. Otherwise this thread's bytes could be split
+           between its own cell and that of the orphan record, and the peak would be too low. */
         d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
@@ -15486,134 +15571,141 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
 
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
-/* Owns the physical devices (phys) and the reservations. For each phys it has the number of live
-   bytes and the devices that share it. A ticket is the handle of a reservation. services/room takes
-   the samples of a phys, and opens reservations, because services/room can explain why one is
-   refused. May use books/devices, books/counters and books/accounts. Invariant:
-   a device changes from one phys to another only under the locks of both. Lock: each phys has one
-   (MLI_RANK_PHYS); a thread takes two of them only under the cold lock. */
+/* Owns the physical devices (phys) and the reservations. Tells the live bytes of a phys and the
+   devices that share it. A ticket is the handle of a reservation. services/room takes the samples
+   of a phys, and opens reservations, because services/room can explain why one is refused. May use
+   books/devices, books/counters and books/accounts. Invariant: a device changes from one phys to
+   another only under the locks of both. Lock: each phys has one (MLI_RANK_PHYS); a thread takes two
+   of them only under the cold lock. */
 
-/* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
+/* Returns the phys of a device. The acquire load pairs with the release store in
+   mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
-/* Locks the phys of a device and returns it. While the function waits for the lock,
-   memlord_device_share may assign another phys, so it compares again under the lock. */
+/* Locks the phys of a device, and returns the phys. While the function waits for the lock,
+   memlord_device_share may assign another phys, so the function compares again under the lock. */
 MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev);
 
-/* Finds the phys of a device. If the device was not seen yet, adds the device with `make`; without
-   `make` returns E_UNKNOWN, and *out is NULL. */
+/* Finds the phys of a device. If the device is new, adds it with `make`; without `make` sets *out
+   to NULL and returns MEMLORD_E_UNKNOWN. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
                                                   mli_phys **out);
 
-/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL; 0:
-   there is no further device. A walk starts with a `dev` of 0. */
+/* Returns the first device after `dev` that is at a phys, or at any phys if `phys` is NULL. Returns
+   0 if there is no further device. A walk starts with a `dev` of 0. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
                                                     uint32_t dev);
 
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not, because they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. The bytes of mapped files
+   do not, because they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
-/* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
+/* Returns the bytes that a device holds: the larger of its live bytes and the bytes of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, and at least *held, the bytes that the ledger's devices
-   hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
+/* Returns the bytes in use at a phys now, which are at least *held. *held gets the bytes that the
+   ledger's devices hold there. If no sample is known, returns *held. Requires: the caller holds the
+   phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds figures of a phys to statistics: its limit, the bytes that tickets keep there, and the bytes
+/* Adds figures of a phys to statistics: its limit, the bytes that tickets hold there, and the bytes
    that neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
-   function holds the cold lock: then no other thread holds two such locks. A fork, which takes the
-   locks of all phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, which
-   may be for this device; or other devices are at the device's own phys. */
+/* Assigns a device to another phys, under the locks of both. These two locks have no order, so the
+   function also holds the cold lock; without it no thread holds two such locks. A fork, which takes
+   the locks of all phys, takes the cold lock first. Returns MEMLORD_E_STATE if the old phys has
+   bytes of tickets, which may be for this device, or if other devices are at the device's own
+   phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
 
-/* Returns phys i, 0 to the number of devices; NULL: device i is at another phys. */
+/* Returns phys i, from 0 to the number of devices, or NULL if the device with dev i is at another
+   phys. */
 MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i);
 
 /* Returns a NaN. */
 MLI_PRIVATE double mli_nan(void);
-/* Returns the used part of a capacity in percent; NaN: the capacity is unknown. */
+/* Returns the used part of a capacity in percent, or a NaN if the capacity is unknown. */
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 
-typedef struct mli_reservation { /* a ticket; under the lock of its phys */
+typedef struct mli_reservation { /* the record of a ticket, which the lock of its phys guards */
     mli_handle handle;
     mli_phys *phys;     /* the phys whose list has the record; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted the ticket */
     uint64_t remaining; /* the bytes that no alloc has drawn yet */
-    memlord_account account; /* an account that holds the bytes, too; 0: none */
+    memlord_account account; /* an account that holds the bytes, too; 0 means none */
 } mli_reservation;
 
-/* Returns a number of bytes as a signed one, at most 2^62: the difference of two such numbers
-   cannot overflow. */
+/* Returns a number of bytes as a signed number, at most 2^62, so that the difference of two such
+   numbers cannot overflow. */
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes);
 
 /* Computes the bytes left at a phys. Returns 0 if neither limit nor capacity is known. Requires:
    the caller holds the phys lock. */
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left);
 
-/* Sums the allocated or the freed bytes of all cells of a device. With `high` returns an upper
-   bound, else a lower one. A call writes a cell's out before its level. So a reader gets an upper
-   bound if it loads out after the level, and a lower bound if it loads out before the level. */
+/* Sums the bytes that all cells of a device allocated or, without `allocated`, freed. With `high`
+   returns an upper bound, else a lower bound. A call writes the `out` of a cell before its `level`.
+   So a reader gets an upper bound if it loads `out` after `level`, and a lower bound if it loads
+   `out` before `level`. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
 /* Returns the number of ticket records. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
-/* Returns the ticket record with a number, from 1. */
+/* Returns ticket record `number`; numbers begin at 1. */
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
+/* Returns 1 if a ticket is open, and is one of the physical device of `device`. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket covers, or the tickets of its thread. When the request
-   opens its own ticket, these bytes move to that ticket, so that no alloc can draw them while the
-   request tries. At the end of the request the bytes that it has not used move back. */
+/* The bytes of a request that tickets cover. These are the ticket that the request names, or the
+   tickets of its thread. When the request opens its own ticket, the covered bytes move to that
+   ticket, so that no alloc can draw them while the request tries. At the end of the request the
+   bytes that it has not used move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the bytes that all tickets cover: the sum of `part` */
-    uint64_t held;  /* the part of these bytes that the account of the request holds */
-    uint32_t count; /* the number of tickets */
+    uint64_t held;  /* the part of these bytes that the account of the request holds already */
+    uint32_t count; /* the number of tickets in the arrays */
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX]; /* the bytes that each ticket covers */
 } mli_cover;
-/* Moves the bytes of its cover that a request has not used back to the tickets that are still open.
-   Sets cover->bytes to the bytes that it moved. */
+/* Moves the covered bytes that a request has not used back to the tickets that are still open. Sets
+   cover->bytes to the number of bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
 /* What a reservation asks for. */
 typedef struct mli_reserve {
     uint64_t bytes;
-    memlord_account account; /* the account that holds the bytes, too; 0: none */
-    memlord_ticket named;    /* the ticket that covers a request; 0: those of the thread do */
-    mli_cover *cover;        /* gets the cover of a request; NULL: it is no request */
+    memlord_account account; /* an account that holds the bytes, too; 0 means none */
+    memlord_ticket named;    /* the ticket that covers a request; 0 means those of the thread */
+    mli_cover *cover;        /* gets the cover of a request; NULL if this is no request */
 } mli_reserve;
 /* Opens a ticket for bytes at a phys. Without `cover` the ticket belongs to the context of this
-   thread. With `cover` it is the ticket of a request and belongs to no thread; the named ticket, or
-   else the tickets of this thread, cover as many of its bytes as they can. E_LIMIT: the bytes that
-   no ticket covers do not fit at the phys, or the bytes that the account does not hold yet are over
-   its limit. */
+   thread. With `cover` it is the ticket of a request and belongs to no thread. The named ticket, or
+   else the tickets of this thread, then cover as many of its bytes as they can. Returns
+   MEMLORD_E_LIMIT if the bytes that no ticket covers do not fit at the phys, or if the bytes that
+   the account does not hold yet are over its limit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
-/* Attaches a ticket to this thread: later allocs of the thread draw on it. If the thread then has
-   more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record, whose calls
-   come from many threads. */
+/* Attaches a ticket to this thread, so that later allocs of the thread draw on it. If the thread
+   then has more than MLI_TICKETS_MAX, detaches the earliest. Attaches none to the orphan record,
+   whose calls come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
+/* The part of an alloc that may come off tickets. Its bytes are in flight while the alloc is
+   recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: nothing comes off tickets */
+    mli_phys *phys; /* where the tickets are; NULL if nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+    memlord_ticket named; /* the only ticket that the bytes come off; 0 means the tickets of the
                              thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
@@ -15624,9 +15716,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the tickets that the
-   thread has at the phys. It draws on several of these if one is not enough, the earliest first. So
-   the rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for
-   each alloc would have bytes that are both live and reserved. */
+   thread has at the phys. If one ticket is not enough, draws on several, the earliest first. So the
+   rest that an alloc leaves on its ticket is drawn first. Otherwise a thread with a ticket for each
+   alloc would have bytes that are both live and reserved. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -15636,7 +15728,8 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* and 1 more; under the cold lock */
+    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+                                  lock */
 };
 
 /* -- physical devices -- */
@@ -15684,7 +15777,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
+/* -- the bytes in use: one figure for all functions that read a capacity --
    The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
@@ -15697,11 +15790,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys. Frees on the cpu
-   do not lower that: the allocator below may keep the freed bytes and serve later allocs from them.
-   One bound is what the device held at the sample and the bytes allocated since. Another is the
-   highest live bytes since, which are at most a batch for each thread above the published bytes. A
-   pool has its own count of the bytes that it holds. */
+/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
+   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
+   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
+   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
+   most a batch for each thread above the published bytes. A pool has its own count of the bytes
+   that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -15712,7 +15806,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -15766,7 +15861,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         mli_lock_take(&to->lock);
         busy = from->ticket_bytes != 0;
         if (!busy) {
-            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
                                                     device */
             memset(&d->before, 0, sizeof d->before);
@@ -15804,8 +15899,8 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
    admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice, and a request that is refused only
-   because of them tries again. */
+   recorded. Until then they are in flight and count twice. A request that is refused only because
+   of bytes in flight tries again. */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -15850,9 +15945,9 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
-/* Returns a bound of the live bytes of a phys, which holds at every moment while the function sums:
-   with `high` an upper bound, else a lower one. For the upper bound it reads the freed bytes before
-   the allocated ones, for the lower bound after them. */
+/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
+   holds at every moment while the function sums. For the upper bound the function reads the freed
+   bytes before the allocated ones, for the lower bound after them. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint64_t first = mli_phys_sum(lord, phys, !high, high);
     uint64_t last = mli_phys_sum(lord, phys, high, high);
@@ -15862,12 +15957,13 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
 /* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try: bytes in flight, or a change by another thread, may be the cause. Without
-   `again` it returns 0 in place of -1. */
+   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
+   `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows, because the live bytes are
+                                               below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -15899,15 +15995,15 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to the context of a thread; NULL: the ticket was closed, or
-   another context adopted it. */
+/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
+   ticket was closed, or if another context adopted it. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. mli_draw_ticket returns ticket i
-   of these; NULL: it is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
+   returns ticket i of these, or NULL if that is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15938,8 +16034,8 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of the second ticket then holds them, and
-   that of the first no longer does. */
+/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
+   no longer does. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -15950,7 +16046,7 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the phys lock has been held since the plan. */
+   now. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -16013,7 +16109,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* once, as a call with a stale ticket may read it now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
+                                     now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -16117,7 +16214,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
         mli_account_shift(lord, v->account, -(int64_t)v->remaining);
@@ -16137,7 +16234,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
@@ -16151,22 +16248,24 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    books/blocks. Invariant: host code gets copies of blocks, and runs while no shard is paused.
    Locks: it takes those of the map. */
 
-/* Copies a block for the host. The site is copied as it is displayed now: the site of a return
+/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
    address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
    is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* Is called for each block of a paused shard that matches a query. A result other than 0 stops the
-   walk. */
+/* A function that is called for each block of a paused shard that matches a query. If it returns a
+   value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
+                           address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
+                           blocks */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -16179,27 +16278,27 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* Fills an item, the copy of a block, from the entry of the block while its shard is paused. */
+/* A function that fills an item, the copy of a block, from the entry of the block while its shard
+   is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
-/* Is called for each item. A result other than 0 stops the walk. */
+/* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Calls fn for an item of `size` bytes for each block that matches a query, shard by shard. No
-   shard is paused then, so fn may call the host. */
+/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+   for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                                  memlord_block_fn fn, void *user, size_t *seen);
 
-/* The heap of the k largest blocks. It has `count` of `cap` = k blocks, and is a heap once it has
-   k. */
+/* The k largest blocks, where k is `cap`. The array is a heap once `count` is `cap`. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
 /* Keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 /* ----------------------------------------------------------------------- src/books/listing.c -- */
@@ -16288,16 +16387,17 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
 /* Splits a query into parts if a shard has more matches than are copied at once, which happens
-   where small blocks lie close together. Returns 1 if it did. The hash of its key puts a block into
-   one part, so the block is listed once, however the table changes between the walks. */
+   where small blocks lie close together. Returns 1 if it did. The hash of a block's key decides
+   which part the block is in. So the block is listed once, however the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
-   while the shard is not paused, and then tries again. */
+/* Copies the blocks of a shard that match a query, or the current part of the query. If there is
+   too little room, allocates more while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -16359,7 +16459,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root --
+/* -- the k largest: a heap with the smallest block at the root --
    Equal blocks are ordered by address, so that the list is stable. */
 
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
@@ -18409,9 +18509,10 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Record an alloc or a free that the usual case refuses by its arguments, and any release. Handles,
-   and storages that are released, go to mli_alloc_full or mli_free_full. All else takes the general
-   path: a call on another ledger than the thread's last one, a large block, a key of 0. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
+   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
+   take the general path: a call on another ledger than the thread's last one, a large block, a key
+   of 0. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
                                                                  memlord_device device,
                                                                  uint64_t storage, uint64_t bytes,
@@ -18429,8 +18530,9 @@ static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device 
     return mli_free_full(lord, device, storage, how, site);
 }
 
-/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
-   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
+   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
+   of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -19549,8 +19651,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site that has 0
-   in that order. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -24175,7 +24277,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no thread of MemLord's own. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
@@ -24183,8 +24285,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's physical device, if it has none yet and has a source to
-   sample. */
+/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
+   source to sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -25198,97 +25300,101 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
 /* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which a report and the log at destroy have. May use books/ and
-   services/stats. Locks: those of the reading functions of books/. */
+   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
+   books/ and services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
 #define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without its side record */
+    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
+    mli_entry of; /* one of the blocks, without a side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
+    uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
-                               are shown */
+    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
+                               `at` are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
-   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
-   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
-   too few bytes. The sums of the table count every block. */
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
+   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
+   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
+   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns a block of a group as the host sees blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12"; with `site` 0 leaves out
-   the site. */
+/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
+   out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number
-   of groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its
-   blocks are in no group, these are not known. Blocks without a site count by their tag. */
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
+   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
+   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
+   their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
+    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
+                        listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
     uint64_t bytes, blocks;
-    const void *subject; /* the record of the site; of blocks without a site the name of their tag;
-                            NULL: the blocks have neither */
+    const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
+                            NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of its first row in the sums */
-    uint32_t devices, tags, scopes; /* how many the blocks have; devices 0: not known */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    size_t sum;                     /* the index of the site's first row in the sums */
+    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
+                                       known */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the devices */
     const char *tag, *scope;        /* one of the tags, and one of the scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
-                                             the last dev that count: later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
+                                             scope and the highest dev that are counted; later
+                                             ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL: no memory */
+                            tags; NULL if there was no memory */
     unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
                             last site that has such blocks */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
                                     site is not listed */
 } mli_leak_sites;
 
-/* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
+/* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows`: the rows of its word2. */
+/* Adds a leaked block. `rows` is the rows of its word2. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites when all blocks are added. Then sorts the groups, and finds the site of each that
-   is shown. */
+/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
+   group that is shown. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
 /* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
-/* Returns the site of a line of the list; NULL: its blocks have no site. */
+/* Returns the site of a line of the list, or NULL if its blocks have no site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line);
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
-/* The number of a site in the list fits a byte. */
+/* The number of a site in the list must fit in a byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
@@ -25373,22 +25479,23 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
     sum->blocks++;
 }
 
-/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+/* Returns the row of a site or a tag on the first device that has it, or 0 if no device has it. */
 static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void *subject) {
     uint32_t dev, row = 0;
     for (dev = 1; dev <= s->devices && !row && subject; dev++)
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of each site, or of each tag of blocks without a site, into its row on the first
-   device. `first`: where the sums of the book begin. */
+/* Adds the sums of each site, or of each tag of blocks without a site, to its row on the first
+   device that has it. `first` is where the sums of the book begin. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* > rows: added since the capture */
+        if (!home || home == row || home > rows) continue; /* a row > rows was added since the
+                                                              capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -25432,7 +25539,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site comes here with a place of `seen`. */
+/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -25447,8 +25554,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* one of them was added
+                                                                             since the capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -25458,7 +25565,7 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     if (scope && mli_leak_first_seen(&scopes[scope], number))
         line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
 }
-/* Notes what the groups tell of a listed site. */
+/* Notes what the groups tell about a listed site. */
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
@@ -25469,7 +25576,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
     }
-    if (noted != line->blocks) /* some of its blocks are in no group */
+    if (noted != line->blocks) /* some blocks of the site are in no group */
         line->devices = line->tags = line->scopes = 0;
     if (line->is_site || !line->subject) return;
     line->tag = (const char *)line->subject;
@@ -25507,12 +25614,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
+   reading functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
-   gives its own sum. */
+   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
+   them gives its own sum. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -25521,34 +25628,34 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_TOP_STREAMS 20
 #define MLI_TOP_STACKS 2048
-#define MLI_PARTS_SHOWN 1024 /* of one block */
+#define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams, of which half are used at most */
-#define MLI_SIZES 50    /* size classes of blocks: class 0 has those of 0 bytes, class k those of
-                           2^(k-1) bytes to twice that; the last one is that of 2^48 bytes */
+#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
+                           up to twice that; the last class is for 2^48 bytes */
 
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
-   INT64_MIN, is not known: TEXT writes -, JSON writes null, PROMETHEUS writes no sample. */
+   INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
+   no sample. */
 typedef struct mli_line { /* the first member of each kind of line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL: it is about the device */
+    const char *name; /* what the line is about on the device; NULL if that is the device itself */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* as the last sample of the capacity says */
-    uint64_t age;               /* of that sample, in ns */
+    uint64_t total, used, free; /* from the last sample of the capacity */
+    uint64_t age;               /* the age of that sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; what else this process uses */
+    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
-    uint64_t context;           /* the bytes that the driver holds for this process; a part of
-                                   `rest` */
+    uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
-                                   UINT64_MAX: there is no other ledger */
+                                   UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent and 1 more; 0: not
+    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
                                    known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
@@ -25556,24 +25663,24 @@ typedef struct mli_tag_line { /* a tag on a device */
     memlord_tag_stat stat;
     uint64_t peak_error; /* how many bytes the peak may be too low */
     uint32_t dev;
-    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
+    mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
     mli_line of;
     memlord_scope_stat stat;
-    uint64_t live_bytes, live_blocks; /* without those of inner scopes */
+    uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by these; the others
-                     follow, by the bytes that they allocated */
-    uint32_t node; /* of the tree of stacks: the innermost frame */
-    memlord_stack_stat stat; /* without its frames */
+    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
+                     the others follow, by the bytes that they allocated */
+    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
+    memlord_stack_stat stat; /* without frames */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
     uint64_t samples; /* how many of the blocks were picked for a sample */
     double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* of the stack */
+    uint32_t row;     /* the row of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight; /* the order of the list: see mli_report_mistakes */
@@ -25581,92 +25688,100 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0: the slot is vacant */
+    uint32_t dev; /* 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
-    char buf[2048];   /* of `out` */
-    uint32_t devices; /* how many there are; so, too, in the members below */
-    size_t tags;      /* rows of tags: a tag on a device */
-    size_t tag_rows;  /* `tags`, and a line for each device with bytes that have no tag */
-    size_t tag_lines, sites, blocks, phys_count, account_lines; /* in the lists below */
-    size_t accounts;       /* open ones */
-    uint64_t tag_bytes;    /* of all tag_rows */
-    uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
-    int by_peak;           /* 1: sites are in the order of their peak; 0: of their live bytes */
-    memlord_result result; /* an error other than a failed write, as no memory for a list */
+    char buf[2048];   /* the buffer of `out` */
+    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
+    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
+    size_t accounts;       /* the number of open accounts */
+    uint64_t tag_bytes;    /* the bytes of all tag_rows */
+    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
+                              them */
+    int by_peak;           /* the order of sites: 1 for their peak, 0 for their live bytes */
+    memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* of all devices; by dev - 1 */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* the sums over all devices; those of each
+                                                       device, by dev - 1 */
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest; NULL: the ledger takes no stacks, or there
-                              was no memory */
-    size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
+    mli_stack_line *stack; /* the MLI_TOP_STACKS largest stacks; NULL if the ledger takes no stacks,
+                              or if there was no memory */
+    size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
-    size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
-    uint64_t stack_leak_bytes;           /* of all stacks */
+    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
+    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sites leak_sites;           /* the same blocks by site */
-    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest ones, from the start */
-    size_t streams, stream_lines;        /* how many have a slot; how many are in the list */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
+                                            list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: the sum has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
+                                                mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
-    uint64_t mark; /* the number of the last mark; 0: none was set */
+    uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
-    int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* freed blocks that lived less than 0.1, 1 and 10 s,
-                                                  and longer */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of scopes, the most bytes first */
+    int lifetimes; /* 1: `lifetime` is filled in */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
+                                                  than 1 s, less than 10 s, and longer */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
+                                             first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: reads the resident bytes */
-    uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch, for the device that is being written */
+    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
+    mli_holders holders; /* scratch: the holders of the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: parts of a block */
+    memlord_part_info part[16];       /* scratch: some parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* the number of live blocks, by device and size
+                                                       class */
 } mli_report;
 
-/* Returns the code of a device: mli_device_code. */
+/* Returns the code of a device, as mli_device_code does. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Writes a shape as "[4096,128]", with `between` for the comma. Writes nothing for rank 0. */
+/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
+   rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset. With
-   `route` NULL returns the newest pair. NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset, or the
+   newest such pair if `route` is NULL. Returns NULL if there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
+/* Returns the name of the checkpoint with the most live bytes, or NULL if no snapshot has a
+   name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
-/* Returns total / count; 0 if the count is 0. */
+/* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
 /* Returns the balance of a device's arena, in bytes. */
@@ -25674,8 +25789,9 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. A device, tag, site or scope that is new after the capture is not in the report. */
+/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
+   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
+   snapshots. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
@@ -25692,8 +25808,8 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since the
-                                                                            capture */
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+                                                                            the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -25753,8 +25869,8 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
     line->bytes += bytes;
     line->blocks++;
 }
-/* Moves the largest streams to the start of their table, the largest first. Of two streams of one
-   size the lower number comes first. */
+/* Moves the largest streams to the start of their table, the largest first. Of two streams of the
+   same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
     for (i = 0; i < MLI_STREAMS; i++) {
@@ -25774,8 +25890,8 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
     }
 }
 
-/* Adds a live block to all lists of a report, so that one walk fills them: the largest blocks, the
-   sizes, the streams, the leaks, and the live bytes of each scope. */
+/* Adds a live block to all lists of a report, so that one walk fills them. These are the largest
+   blocks, the sizes, the streams, the leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
@@ -25784,9 +25900,10 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending blocks are
-                                                                            freed */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
+                                                         capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
+                                                                            already */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -25802,8 +25919,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* of the block's storage and type; 0: the slot is vacant */
-    uint64_t stamp; /* when the block began; 0: it has ended */
+    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+    uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
@@ -25825,8 +25942,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
-   stay unknown. */
+/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
+   memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -25834,7 +25951,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so 80 % are used at most */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
+                                                                     are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -25864,7 +25982,7 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known; line->self is filled in. */
+   known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -25883,8 +26001,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. Bytes by which the ledger's devices have grown since the
-   sample count as used, and as this process's. */
+   process, and those of other processes. The bytes by which the ledger's devices have grown since
+   the sample count as used, and as bytes of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -25915,7 +26033,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
    unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
@@ -25943,7 +26061,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
+/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -25978,7 +26096,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, without its live bytes. */
+/* Captures every scope once, except for its live bytes. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -25993,7 +26111,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
 }
 
 /* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   ones. */
+   accounts. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -26043,7 +26161,8 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks: those with the most live bytes, then those that allocated most. */
+/* Lists the largest stacks: first those with the most live bytes, then those that allocated
+   most. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -26059,7 +26178,7 @@ static void mli_report_stacks(mli_report *r) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
-            continue; /* a reset came since */
+            continue; /* a reset came after the row was counted */
         line.node = mli_stack_row_at(r->lord, i)->node;
         line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
                                         : line.stat.alloc_bytes;
@@ -26087,8 +26206,8 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the most live bytes that its holders or a snapshot since the
-   last reset show, by peak_error at most: threads publish a peak late, and a report must not
+/* Raises the peak of a device to the most live bytes that its holders, or a snapshot since the last
+   reset, show. Raises it by at most peak_error. Threads publish a peak late, and a report must not
    contradict itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -26107,8 +26226,8 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
-   that do not fit, then the others. */
+/* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
+   and allocs that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -26117,8 +26236,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
-   bytes or, where these are not known, by their number. */
+/* Captures the mistakes of the host, the heaviest kind first. Mistakes of one kind are in the order
+   of their bytes or, where these are not known, of their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;
@@ -26189,39 +26308,41 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
+                               devices has */
 
-/* Returns the name of the next anomaly or drop of a device whose count is not 0, and the count in
-   *v; NULL: there is no other. dev 0 means all devices together, with the losses of the ledger.
-   *i keeps the place between calls; it is 0 at first. */
+/* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
+   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
+   the ledger. *i keeps the place between calls; it is 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns a device; for dev 0 the selector of all devices. */
+/* Returns the device with a dev, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`; with dev 0
-   those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
+   writes those of all devices together. Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3".
-   Counts several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]"
-   where the other blocks have no tag, and likewise "partly in decode". */
+/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
+   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
+   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
+   others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each is one line with
-   its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters, and
-   leaves that bound in r->out.name_max. */
+/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
+   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
+   and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-/* Writes the same verdicts as a key of JSON. */
+/* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first: those that make totals too low, then
-   mistakes of the host, then detail that was lost. */
+/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
+   first, then mistakes of the host, then detail that was lost. */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -26255,7 +26376,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes "unknown_frees 1", for the column before `i`. */
+/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -26280,13 +26401,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts. A verdict is of a kind, and has a part for each device that it is about. A part
-      is composed in r->part_text; then each format writes it in its own way. Only
-      MLI_FIRST_DEVICES parts of a kind are written -- */
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
+   part is composed in r->part_text, and then each format writes it in its own way. Only
+   MLI_FIRST_DEVICES parts of a kind are written. */
 
-/* The kinds of verdicts in their order: the name in JSON, the head in TEXT, and how bad it is.
-   The bad ones come first and the odd ones last. Anomalies that lost bytes are bad: see
-   mli_verdicts_write. */
+/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
+   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
+   see mli_verdicts_write. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -26312,17 +26433,17 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 
 typedef struct mli_verdict_writer {
     mli_report *r;
-    int json, kind;  /* json 1: writes JSON; 0: writes TEXT. The kind that is being written */
+    int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     mli_out part;    /* the text of the part that is being composed */
-    const memlord_site *site; /* the site that the part names, for a link of the page; NULL: none */
-    const char *tag;          /* the tag that the part names; NULL: none */
+    const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
+    const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes; NULL: the kind has enough parts, so this
-   one is left out and its bytes are added to those that are left out. */
+/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
+   bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -26335,13 +26456,14 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. That of the leaks ends with the mark: "leaks since mark 1". */
+/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
+   1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
-   JSON, and those that keep a name from ending the page's script element. */
+/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+   escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -26367,8 +26489,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part: TEXT has ", cuda:0: " or "; cuda:0: " before it. `device` points to the
-   code of its device; NULL: the part is about no device. */
+/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
+   to the code of the part's device, or is NULL if the part is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -26382,7 +26504,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
 }
-/* Ends a kind: writes how many parts it leaves out, and how many bytes these have. */
+/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -26397,7 +26519,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     w->bytes = 0;
 }
 
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+/* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
+   1 failed". */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -26416,7 +26539,8 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
+   MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -26426,7 +26550,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
+                                                   counts them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -26435,7 +26560,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* its bytes are among those of its device */
+        /* the bytes of an account are among those of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -26452,8 +26577,8 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
+/* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
+   Without a mark writes nothing, because every live block would be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -26468,23 +26593,23 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if the largest holder of a device by tag tells something. It tells nothing if it is
-   the only one, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
+   only holder, is no arena, and no tag was ever used. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+/* Returns the largest site of a device, or its arena, or NULL if it has neither. */
 static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
-/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
-   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
-   mli_holder_tells. */
+/* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
+   site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
+   more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
+   mli_holder_tells rejects. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -26498,7 +26623,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* told already */
+        site = NULL; /* the tag part names the arena already */
     if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
@@ -26522,8 +26647,8 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
-/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as
-   one of them; NULL: nothing had a tag. */
+/* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
+   Returns NULL if nothing had a tag. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -26532,9 +26657,10 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a
-   device that has less than a quarter of its peak by now, as at the end of a program: who holds the
-   rest tells little then. Names the peak, too, if the holders were noted a little below it. */
+/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
+   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
+   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
+   noted a little below it. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -26565,7 +26691,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does as mli_anomaly_next, but with dev 0 returns what no device has counted. */
+/* Does what mli_anomaly_next does, but with dev 0 returns only what no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -26577,8 +26703,9 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
-   decides. Of one kind the number decides or, if bytes were lost, these. */
+/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
+   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
+   were lost, the number of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -26593,8 +26720,9 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the device with the
-   heaviest first. What no device has counted stands under "all". */
+/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2".
+   The device with the heaviest anomalies comes first. What no device has counted stands under
+   "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     mli_report *r = w->r;
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
@@ -26622,7 +26750,8 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
+   mistakes first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {
@@ -26641,7 +26770,7 @@ static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "collections that did not run, cuda:0: 2 of 3". */
+/* Writes a verdict such as "collections that did not run, cuda:0: 2 of 3". */
 static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -26655,8 +26784,9 @@ static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB" for a pool
-   of which at least a sixteenth is cached, if the largest piece is at most half of that. */
+/* Writes a verdict such as "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2
+   GiB". Does so for a pool that has at least a sixteenth of its bytes cached, if the largest piece
+   is at most half of the cached bytes. */
 static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -26673,7 +26803,7 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
    holders of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
@@ -26709,22 +26839,23 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
-   left out. Locks: those of the reading functions; none while the host's function writes. */
+   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
+   and is left out. Locks: those of the reading functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
-   a block, too, at an address that no other block has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
+   also counts as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* 0: none */
-    uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* their numbers; 0: the block has none, or one without a number */
-    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: the
-                                 block has no stack */
-    uint32_t blocks;          /* how many blocks it stands for: if stacks are samples, all blocks of
-                                 a stack are one */
+    uint64_t stream;          /* 0 means no stream */
+    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
+                                 a number */
+    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
+                                 if it has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
+                                 blocks of a stack are one */
     unsigned char dev, state; /* the device; MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -26732,68 +26863,71 @@ enum {
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
     MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
-    MLI_BLOCK_OPEN = 16, /* this flag and the next one mean what the writer of a format wants */
+    MLI_BLOCK_OPEN = 16, /* the writer of a format decides what this flag and the next one mean */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report; the first member of a writer's state. The members
-   below `o` are the last numbers of their kind, which begin at 1. */
+/* What each writer reads besides the report. It is the first member of a writer's state. The
+   members below `o` are the last numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags: rows */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0: the format has no
+    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
+    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
-   fails. */
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
+   report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device of a number. */
+/* Returns the device with a number. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row; NULL for row 0. */
+/* Returns the tag of a row, or NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
+/* Frames that are no place of code. They stand for blocks without a site, for the arena, and for
+   blocks that are freed. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
+/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that is in a stack. */
+/* Returns the frame of a place of code that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns how many frames there are. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. The frame of every node with a number has a number. */
+/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
-   name here. */
+/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
+   its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
-    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
+    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
+                                 none of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
 
-/* The frames of a block, the innermost first: its stack, else its site; then its scopes. */
+/* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
+   its site if it has no stack. Then come those of its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
-   without a number is left out. */
+/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
+   scope without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -26801,11 +26935,11 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the map. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks it stands for as a sample; 0: it was not picked for one */
+    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
-   devices without a number. Without memory the report fails. */
+/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+   devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
@@ -26816,7 +26950,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
+/* Calls put for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -26859,9 +26993,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
-      for each device: for blocks without a site, for its arena, and for bytes that are no longer
-      live. Then come the scopes, and then the return addresses of stacks -- */
+/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come three frames for
+   each device: for blocks without a site, for its arena, and for bytes that are no longer live.
+   Then come the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -26979,7 +27113,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    if (alive->of.dev > walk->x->devices) return 0; /* the device was added since the capture */
     return walk->fn(walk->writer, alive);
 }
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
@@ -27012,7 +27146,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* added since the capture */
+            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -27044,8 +27178,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
-   begun at that storage since. */
+/* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
+   another block, which has begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -27107,7 +27241,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. `brief`: leaves out the members that the HTML page does not read. */
+/* Writes the report. With `brief` leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -27115,10 +27249,10 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out the members that the HTML page does not read */
-    uint64_t last[2]; /* if brief, the ns and the storage of the last event; else 0 */
-    uint32_t *frame;  /* by frame of the ledger: its number in the list "frames", from 1; NULL: no
-                         stacks are listed */
+    int brief;        /* 1: the members that the HTML page does not read are left out */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
+    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
+                         1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
@@ -27142,7 +27276,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
 static void mli_json_flag(mli_out *o, const char *name, int on) {
     mli_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
-/* Writes a moment as date and time. `wall`: ns of the wall clock. */
+/* Writes a moment as date and time. `wall` is the moment in ns of the wall clock. */
 static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) {
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
@@ -27216,7 +27350,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices and begins that of the other processes. */
+/* Ends the list of devices, and begins the list of the other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -27243,7 +27377,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
+                                                   capacity */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -27291,8 +27426,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
-      index into "modules". "frames" has only the frames of stacks that are listed -- */
+/* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
+   index into "modules". "frames" has only the frames of stacks that are listed. */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -27379,7 +27514,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576. The MiB are for people and for older readers. */
+/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The MiB are for people and for older
+   readers. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -27396,8 +27532,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
-   first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread. The oldest invocation of a
+   thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -27456,7 +27592,8 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
+/* Writes the scopes, then writes them again under the keys that readers of older profiles
+   expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -27581,8 +27718,8 @@ static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that
-   key. */
+/* Writes the leaks by site. Writes the largest site a second time, under a key that readers of
+   0.4.1's profiles expect. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -27696,8 +27833,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
-      of sites, and then the rows of tags -- */
+/* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+   of sites, and then the rows of tags. */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -27723,8 +27860,8 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event
-   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Only the low 52 bits of the storage count, because readers of JSON would round larger numbers. A
    brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
@@ -28438,7 +28575,8 @@ static const char mli_html_tail[][3749] = {
 /* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
-/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
+   full follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 
@@ -28469,7 +28607,7 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
-/* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
+/* Writes how many of the `have` lines of a list are not shown, and how many bytes they have. */
 static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
                                          uint64_t bytes) {
     if (shown < have)
@@ -28516,9 +28654,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into the column. If there are none, it is the live bytes of the last snapshot before
-   the column. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
+   last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -28530,7 +28668,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }
-/* Writes one line of blocks for the live bytes over the snapshots. */
+/* Writes the live bytes over the snapshots as one line of block characters. */
 static MLI_COLD void mli_text_bar(mli_report *r) {
     uint64_t column, most = 0;
     uint32_t i, at = 0;
@@ -28581,7 +28719,8 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
+   ...". */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
     if (!node) mli_put_str(r->o, "(unknown)");
@@ -28598,8 +28737,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
-   their live bytes. */
+/* Writes the largest stacks. If stacks are samples, adds a column for the standard error of their
+   live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes, cut;
@@ -28618,8 +28757,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* not known: some live blocks may
-                                                  not have been picked */
+            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
+                                                  may not have been picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -28648,8 +28787,8 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
-   which still count; if it collected; and if it ran out of memory. */
+/* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
+   which still count; one if it collected; and one if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -28672,8 +28811,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. The line has refused
-   calls, too, because they may have been calls that report the pool. */
+/* Writes a line for a device on which the host reported a pool of its own. The line also has the
+   refused calls, because they may have been calls that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -28691,8 +28830,9 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc". Leaves out a
-   rate of which nothing was counted, and the hit rate, which is in the line of the pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
+   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
+   pool. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -28703,12 +28843,13 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
+                                                                       line has begun */
     if (shown) mli_put_str(r->o, "\n");
 }
 
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line of the lifetimes of blocks. */
+/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends
+   at twice its start. Writes another line for the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -28820,7 +28961,8 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
 }
 
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
+   20. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -28836,13 +28978,13 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
-   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
+/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
+   ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -28851,8 +28993,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes the largest groups
-   of equal ones below it. */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
+   of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -28871,8 +29013,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
-   blocks". */
+/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
+   281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -28884,8 +29026,8 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
+/* Lists the leaks since the last mark. Without a mark writes nothing, because every live block
+   would be in the list. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -28922,7 +29064,8 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+/* Writes the ledger's bytes on a physical device, as in " (weights 40 GiB, ..., untagged 1
+   GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -28939,9 +29082,9 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
+/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
+   processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -29024,7 +29167,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Writes the labels of the ledger. They are not names, so they are not cut. */
+/* Writes the labels of the ledger in full. Only names are cut, and labels are no names. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -29070,15 +29213,15 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all`: the bytes of the array; `size`:
+/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
    those of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Readers without scripts see the verdicts and the devices, as in TEXT. No string can end the
-   element with the JSON, because < and > are escaped there. */
+/* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
+   can end the element with the JSON, because < and > are escaped there. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -29107,7 +29250,7 @@ typedef struct mli_export_event {
 } mli_export_event;
 
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. Without memory the report fails. */
+   events of devices without a number. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
@@ -29119,22 +29262,23 @@ MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
-    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
-    uint64_t size, used; /* slots, a power of two; slots in use */
-    uint64_t first;      /* ns of the first event; if there is none, of the report */
+    mli_live_block *at;  /* the last event of each storage; NULL if there is no ring or no memory */
+    uint64_t size, used; /* the number of slots, which is a power of two; the number of slots in
+                            use */
+    uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that its events add, and their number. */
+    /* By dev: the bytes that the device's events add, and the number of these events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that its events add; NULL: the writer wants
-                         none */
+    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+                         wants none */
 } mli_last_events;
 
-/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
-   report fails. */
+/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
+   zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
+/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+   Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif
@@ -29231,18 +29375,18 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
-/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
-   event of an alloc or a move has these frames, too; another event has the site of its call. The
-   category of a block is its tag. The parts of a block are under "parts", which viewers skip. CUDA
-   devices keep their index; the other devices come behind them, as the key "memlord" lists them.
-   That key has the anomalies and drops, too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
+/* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+   (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
+   block is a segment of its own, so that its bytes lie in a segment at every step. The arena of a
+   device is a segment, too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
+   The event of an alloc or a move has these frames, too; another event has the site of its call.
+   The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
+   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
+   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
+   events of a storage, its segment is as the last of them left it, so that viewers can walk back
+   from there. Words, tags and frames are in full where they come first. After that they are numbers
+   of the pickle's memo: first the words, then the rows of tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -29252,24 +29396,25 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
-                                 of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
+                              of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
-                             its segment is written */
+    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
+                             requested; MLI_BLOCK_DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
-    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
-                              memo of the pickle has it */
-    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
-                              parts of a block */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
+                              not used */
+    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
+                              pickle has it */
+    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
+                              how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events being written */
+    uint32_t only; /* the dev of the events that are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -29292,7 +29437,8 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+/* Writes a word of n characters: in full the first time, and by its number in the memo
+   afterwards. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -29310,10 +29456,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes an operation of the pickle for one character of a form. { and } begin and end a
-   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
-   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
-   number 0. A space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a dictionary
+   of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new list, and +
+   appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the number 0. A
+   space does nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -29321,9 +29467,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
-   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
-   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
+   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -29346,8 +29492,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
-   begins the next one. mli_viz_list_end ends the last batch. */
+/* Begins item i of a list, counted from 0. After MLI_VIZ_BATCH items ends a batch, and begins the
+   next. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -29355,8 +29501,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
-   none: then the caller writes the item and passes the number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
+   The caller then writes the item, and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -29369,7 +29515,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. That of a block without a site begins with a scope. */
+/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -29444,8 +29590,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
-   map, which was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
+   not the map, because the map was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -29467,7 +29613,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. For an event without a block, `addr` is a number of its own. */
+/* Writes an event. If the event has no block, `addr` is a number of the event's own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -29488,7 +29634,7 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz(w, "}");
 }
 
-/* Returns the free bytes of a device's physical device; 0: not known. */
+/* Returns the free bytes of a device's physical device, or 0 if they are not known. */
 static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(w->x.r, dev);
     return line && line->free != UINT64_MAX ? line->free : 0;
@@ -29514,7 +29660,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes the events of a device. The last one has the category "unknown", because viewers give
+/* Writes the events of a device. The last event has the category "unknown", because viewers give
    blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
@@ -29525,7 +29671,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices; returns how many lists of events the numbers need. */
+/* Numbers the devices. Returns how many lists of events the numbers need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -29585,41 +29731,47 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact; those of stacks are samples. So a stack gets the blocks that
-   were picked, and a share of the other blocks of its site: in proportion to the blocks that its
-   samples stand for, without the samples themselves. Then the stacks add up to the site, and a
-   block that was picked keeps its own bytes. If a site has no sample, its blocks stay with the
-   site, as a stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are
-   divided by site. The allocs of a site are both together. */
+/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
+   that were picked, and a share of the other blocks of its site. The share is in proportion to the
+   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
+   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
+   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
+   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
+   together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
-   is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
-   a device. */
+/* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
+   of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
+   device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site; 0: the allocs of a device */
-    uint32_t node;              /* the stack that the share is of; 0: it is a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: it is the last */
-    unsigned char dev;          /* the device; 0: the entry is vacant */
+    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
+    uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
+                                   is the last share */
+    unsigned char dev;          /* the device; 0 if the entry is vacant */
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, among which are all its live blocks */
-    int64_t value[2];           /* blocks and bytes: those that were picked; later all of the
+    unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
+                                   among them */
+    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
                                    share */
-    double rest[2];             /* blocks and bytes that the samples stand for, without their own */
+    double rest[2];             /* the blocks and bytes that the samples stand for, without the
+                                   samples themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL: stacks are no samples */
-    size_t cap, used; /* the number of entries, a power of two; how many are in use */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
+                         use */
     mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the allocs of the sites or stacks so far, and their bytes. */
+    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
+       bytes. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples; else leaves the table out. Requires: t is zeroed. Without
-   memory the report fails. */
+/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
+   report fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -29627,32 +29779,33 @@ MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
    block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
-/* Returns the name of a part; a part without one has a name that says so. */
+/* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
 /* The live blocks of one stack, tag and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
-    mli_live_block of; /* one of the blocks; dev 0: the slot is vacant */
+    mli_live_block of; /* one of the blocks; its dev is 0 if the slot is vacant */
     uint64_t blocks, bytes;
 } mli_group;
 typedef struct mli_groups {
     mli_export *x;
     void *writer;
-    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    void (*put)(void *writer, const mli_group *group); /* NULL if an evicted group need not be
+                                                          written */
     mli_part_fn put_part;
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
-   writes the group at the home slot and evicts it. An evicted group may be written again later:
-   readers of the formats with groups add equal ones up. */
+/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
+   groups, writes the group at the home slot and evicts it. An evicted group may be written again
+   later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
-/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+/* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for
-   those of each stack. Then calls it for the allocs of each device that no site has. If stacks
+/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
+   allocs of each stack. Then calls put for the allocs of each device that no site has. If stacks
    are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
@@ -29691,9 +29844,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`,
-   in the allocs of its site; with node 0 the whole. The pointer is valid until the next call.
-   Without memory the report fails. */
+/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
+   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
+   call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -29747,8 +29900,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site and one for each device, and on each device one
-   for the allocs that have no site. */
+/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
+   device that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -29787,8 +29940,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its rest or, with `all`, its
-   value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -29799,9 +29951,9 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number of blocks (m 0) or bytes (m 1) among the shares of a whole, by their weights.
-   Adds the results to their values; with `all` puts the results in their place. A share that gets
-   no block is to get no bytes. */
+/* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
+   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
+   share that gets no block is to get no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -29837,8 +29989,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not: a realloc at another site
-   counts the bytes of its block there again. */
+/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
+   another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -29855,7 +30007,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds up the live blocks of each site in the rest of its
+/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
    allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
@@ -29867,15 +30019,16 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides whether all live blocks of a site are among its allocs. They are not if some of them
-   are older than the last reset, or came from a realloc. */
+/* Decides whether all live blocks of a site are among its allocs. They are not if some of them are
+   older than the last reset, or came from a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first function takes the live blocks of a portion off the allocs of its site, so that only
-   the freed blocks are left there. The second one adds the shares of the live blocks again. */
+/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
+   again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -29891,8 +30044,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0: the numbers of freed blocks are differences, so some are. Makes 0
-   of the rest of a stack without a picked block. */
+/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
+   Makes 0 of the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -29902,12 +30055,13 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
+/* A stack gets at most this many times the blocks that its samples stand for. A site that has more
    blocks must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
-/* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
-   the stacks have more than the whole already, divides all of the whole among them. */
+/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
+   the whole. If the stacks already have more than the whole, divides all of the whole among
+   them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -30076,15 +30230,15 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 /* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
    Locks: none. */
 
-/* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live; if stacks are
-   samples, they are shares. The bytes of a part have one more frame, the name of the part. A tag
-   or a scope that is not known has no frame. A semicolon in a frame is written as a colon. Lines
-   are in the order of their device, tag and frames, and equal stacks are one line, as long as
-   there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order
-   begins again, and readers add equal lines up. FOLDED has no anomalies and drops: its readers know
-   no comments. */
+/* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+   stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
+   return addresses in place of the site, the outermost first. The bytes are live bytes; if stacks
+   are samples, they are shares. The bytes of a part have one more frame, the name of the part. A
+   tag or a scope that is not known has no frame. A semicolon in a frame is written as a colon.
+   Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
+   as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
+   the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
+   because its readers know no comments. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -30103,7 +30257,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
                          part */
     uint64_t bytes;
 } mli_folded_line;
@@ -30112,7 +30266,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* how many lines are in the table, and how many it has room for */
+    size_t lines, most; /* the number of lines in the table, and the number that it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -30172,7 +30326,8 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores a heap with its largest line at the root, where only line i may be too small. */
+/* Restores the heap, with its largest line at the root, after line i got too small for its
+   place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -30258,19 +30413,20 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
-      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
-      are samples themselves, its numbers are shares of those of the site, and a comment says so.
-      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
-      sample of their own, in which no object counts. The scopes that a block was allocated in are
-      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
-      "(arena)". Functions and locations have the numbers of frames. The strings are
-      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
-      the names of parts. The comments are the anomalies and drops, of all devices and of each:
-      go tool pprof -comments. The location of a return address has the module as its mapping, and
-      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
-      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
-      for better names and lines in the file. -- */
+    profile.proto) --
+   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space), and
+   its live blocks (inuse_...). With stacks a sample is of a stack. If stacks are samples
+   themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
+   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
+   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
+   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
+   names of frames, the modules, the comments, and the names of parts. The comments are the
+   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
+   location of a return address has the module as its mapping, and the address in the module's file,
+   as if the module were loaded at 0. (The load address does not tell the module, because another
+   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
+   better names and lines in the file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -30303,14 +30459,14 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table; returns its number. */
+/* Writes the next string of the table, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
-   out. */
+/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
+   of 0 is left out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -30328,7 +30484,7 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of the string that names a part; 0: the sample is of no part. */
+   `part` is the number of the string that names a part, or 0 if the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned live, uint64_t count,
                                       uint64_t bytes) {
@@ -30375,8 +30531,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
-   the first one for the program, so the executable comes first. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. The
+   executable comes first, because pprof takes the first mapping for the program. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -30465,39 +30621,43 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
-      writer makes a sequence from them or, if stacks are samples, from their shares. First come
-      the freed allocations of each stack or site. All have their average size; the last one has
-      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
-      which are the live blocks, are those of the ledger. Times are not known, and no call is
-      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
-      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
-      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
-      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
-      call come those that were live at the peak and are no longer; they are freed again, as it
-      is not known whose they were. Modules are devices; in stacks they are the real ones.
-      Without stacks the scopes that a live block was allocated in are its callers. Parts are
-      left out, as each would be another allocation. Anomalies and drops are comments. -- */
+    1.4 reads it) --
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them or, if stacks are samples, from their shares. First come the freed allocations of each
+   stack or site. All of them have their average size, except that the last one has what remains.
+   Then come the live blocks. So the calls, the bytes at the peak and the leaks, which are the live
+   blocks, are those of the ledger. Times are not known, and no call is temporary. If there are more
+   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack is divided by the same
+   factor, to 1 at least, and a comment says so.
+
+   Bytes that no call allocated are written as frees of a negative number of bytes. These are the
+   bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
+   Bytes that were live at the peak and are no longer come before the last call. They are freed
+   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
+   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
+   left out, because each would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
-   once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
+   The last number is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
-                          it is not written yet */
+    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
+                          trace, or 0 until that is written */
     mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* so far */
-    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
+    uint64_t traces, infos;  /* how many of each were written */
+    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
+                                at this point */
+    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
+                                see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     while (n--) {
@@ -30514,7 +30674,8 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
+/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
+   first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -30523,7 +30684,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings are written. */
+   *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -30556,7 +30717,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation; returns its number. */
+/* Writes the description of an allocation, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -30566,8 +30727,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
-   that are live now. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
+   bytes that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -30575,11 +30736,12 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
-                                                                estimates, which need not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the peaks of devices need not be of
+                                                                one moment, so these bytes need not
+                                                                add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
-        (void)mli_heap_info(w, bytes, trace); /* to free them */
+        (void)mli_heap_info(w, bytes, trace); /* the description that frees them */
         held += bytes;
     }
     w->gone_end = w->infos;
@@ -30604,7 +30766,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into those of its freed allocations. */
+/* Turns the sums of a trace into the sums of its freed allocations. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -30613,7 +30775,8 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
+   1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -30621,7 +30784,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
+/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -30641,15 +30804,15 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
-   heaptrack does not take the allocation before it for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
+   heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -30659,7 +30822,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
 }
 
 /* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   others. */
+   other blocks. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -30707,7 +30870,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -30744,13 +30907,13 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
-/* PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS is the text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
-   at memlord_reset, as counters may. Sites, streams, blocks and their parts are left out: each
-   would be a series of its own. Every sample has the labels of the ledger, too, so that processes
-   with other labels have other series. */
+   at memlord_reset, as the format allows. Sites, streams, blocks and their parts are left out,
+   because each would be a series of its own. Every sample has the labels of the ledger, too, so
+   that processes with other labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -30774,13 +30937,13 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
-                         at the end */
-    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
+                         more 0 at the end */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
 } mli_prom_writer;
 
-/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   exactly the families that only grow have such a name. */
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
+   Exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -30794,8 +30957,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out a label whose name is not valid, or is that of an earlier label. */
+/* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
+   Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -30835,9 +30998,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
-   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
-   `key` if `key` is NULL. */
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, and 'X' for billionths. These
+   are nanoseconds, which are written as seconds, or a rate. If `d` is all devices, there is no
+   device label. If `key` is NULL, there is no label `key`. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -30865,8 +31028,8 @@ static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes a family for each statistic, with a sample for each device: the format wants all samples
-   of a family together. A value of UINT64_MAX is not known, and has no sample. */
+/* Writes a family for each statistic, with a sample for each device, because the format wants all
+   samples of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -30881,13 +31044,13 @@ static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
                 mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the count that no device has */
             mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
 /* Writes a family of the values in w->known, with a sample for each device whose value is known.
-   Writes nothing if none is. */
+   Writes nothing if no value is known. */
 static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
                                     char kind) {
     uint32_t i, samples = 0;
@@ -30912,9 +31075,9 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
-                    seconds */
-    uint16_t at; /* its offset in the line */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, which are written
+                    as seconds */
+    uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
 static const mli_family mli_prom_phys[] = {
@@ -30959,7 +31122,7 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
    lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
@@ -30979,8 +31142,8 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
-   tag. */
+/* Writes the bytes by tag that each device had at its peak. Bytes without a listed tag have an
+   empty tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -31001,7 +31164,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     }
 }
 
-/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
@@ -31085,15 +31248,16 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
     mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
-/* -- CSV, RFC 4180: one table, the live blocks.
-   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
-   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
-   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
-   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
-   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and
-   a `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
-   and drops are not in it: readers know no comments. -- */
+/* -- CSV, RFC 4180: one table with the live blocks --
+   Each block is one line, which ends in CR LF, below a line of names. Text is as in TEXT: control
+   characters are escaped like bytes that are not UTF-8, so that a block stays one line. Names come
+   from model files, so a text may begin with = + - or @, which a spreadsheet would take for a
+   formula. Such text gets an apostrophe before it. So does text that begins with an apostrophe, so
+   that a reader can always remove one. `shape` reads as JSON. The parts of a block follow it, one
+   line each. A part repeats the block's device, storage, site and stream, and has its own tag and
+   description. It has a `part_offset` and a `part_bytes`, and 0 in `bytes` and `refs`, so that
+   `bytes` add up to the live bytes. Anomalies and drops are left out, because readers know no
+   comments. */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, ",");
@@ -31126,7 +31290,7 @@ static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
     if (b->stream) mli_put_hex_short(o, b->stream);
     mli_put_str(o, "\r\n");
 }
-/* The data for the lines of a block's parts. */
+/* What mli_csv_part needs to write the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
@@ -31164,8 +31328,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
-   form, reports/json. Locks: none. */
+/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
+   in the same form, reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -31175,18 +31339,18 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
-      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
-      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
-      the live bytes of the device. If a block's tag was changed, its bytes count under the new
-      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
-      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
-      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
-      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
-      begins in the ring is an async slice. A block that is still live ends with the file; its
-      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
-      X events, then the events of the ring. Snapshots and the ring are in order of time.
-      Anomalies and drops are in "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
+   ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
+   created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
+   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
+   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
+   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
+   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
+   scopes, X events for the remembered invocations. A block that begins in the ring is an async
+   slice. The slice of a block that is still live ends with the file. Its end event has the block's
+   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
+   events of the ring. Snapshots and the ring are in order of time. Anomalies and drops are in
+   "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -31194,16 +31358,17 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
+                       without a tag */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
        now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the beginning of an event, up to its name. */
+/* Writes the begin of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -31211,8 +31376,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
-   repeats the name. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
+   where a character begins. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -31224,7 +31389,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the beginning of an event named after a device, up to its arguments. */
+/* Writes the begin of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -31324,7 +31489,7 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
-   begins the slice, e ends it, n is an instant in it. */
+   begins the slice, phase e ends it, and phase n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -31361,7 +31526,7 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end without its begin in the ring is left out. */
+   an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -31388,7 +31553,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
+/* Sets the levels to those at the start of the ring, which are those of the report less all that
+   the ring adds. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -31420,7 +31586,8 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the anomalies and drops that are not 0, of all devices and of each. */
+/* Writes the anomalies and drops that are not 0, those of all devices together and those of
+   each. */
 static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
@@ -31476,11 +31643,11 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
-/* Returns 0 for no format, and for one that a knob leaves out. */
+/* Returns 1 if a format exists and no knob leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent
-   scrape walks over no blocks. Requires: the format is known. */
+/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent scrape
+   does not walk over blocks. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -31488,11 +31655,12 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL: a knob leaves the format out */
-    int whole;                    /* 1: it needs the lists of the capture: see mli_report */
+    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    int whole;                    /* 1 if the format needs the lists of the capture
+                                     (mli_report.whole) */
 } mli_writer;
 
-/* A row of the table for each format. */
+/* The row of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}
@@ -31546,23 +31714,24 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* Owns the output of reports: to the host's function or a file, at once, on request or at the end
    of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
-   when it gets its name, and a failed one leaves no file; a request is safe in a signal handler.
-   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
+   when it gets its name, and a failed report leaves no file; a request is safe in a signal handler.
+   Locks: the registry lock, to choose the ledger to save at exit; none while the host's function
+   writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
 struct mli_saving_state {
-    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
-    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
-    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
+    mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
+    mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
     mli_u32 export_failed;  /* 1: the last export failed, and was logged */
-    const char *output_dir; /* a kept string; NULL: the current directory */
+    const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
-   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
+   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
    that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
@@ -31625,18 +31794,18 @@ static const char mli_format_suffixes[][11] = {
 #define MLI_SAVE_PATH_MAX 4000
 
 /* The path of a report, and that of the temporary file in the same directory that is renamed to it.
-   Too large for the 16 KiB stacks of some hosts. */
+   They are allocated, because the stacks of some hosts have only 16 KiB. */
 typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord itself: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* the first error of the system while the file was written; 0: none */
+    uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
+/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -31659,7 +31828,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
 }
 
 /* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   it fits, else -1. */
+   the result fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -31680,7 +31849,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if there is no such file. */
+   replace the target. Returns 0, or another value if no file was created. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -31697,8 +31866,8 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
-   fails. */
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
+   report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
@@ -31711,15 +31880,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
-   temporary file is removed. */
+/* Ends the saving of a file. If `failed` is 1, the renaming to p->target has failed, and the
+   function removes the temporary file. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
+/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -31743,7 +31912,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
+/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
+   another. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -31787,7 +31957,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 /* -- saving at exit and on request, under a dated name -- */
 
 /* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
+   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -31818,10 +31988,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
-   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
-   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
-   that no call has served yet is served then, too. */
+/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
+   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
+   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
+   then also serves a request that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -31832,7 +32002,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
+                                        allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -31848,7 +32019,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
 /* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
-   the lock, saves that ledger, and starts over, as the list may have changed. */
+   the lock, saves that ledger, and starts over, because the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -31857,8 +32028,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
-                                      cleared */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
+                                      again */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -31878,7 +32049,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Saves the export. Of failures in a row it logs the first. */
+/* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -31906,7 +32077,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
+                                                    .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -31932,7 +32104,7 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -31964,17 +32136,17 @@ MLI_API memlord_result memlord_export_stop(memlord *lord) {
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     mli_saver_set(lord, &mli_dated_saver);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* takes no lock, so it is safe in a signal handler */
 }
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules inside the cold lock. */
+   Owns no state. Locks: for a fork, those of all modules that come after the cold lock. */
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Returns why a description is refused; NULL: it is not. */
+/* Returns why a description is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
@@ -31987,22 +32159,24 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
-   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
-   meanwhile. */
+/* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
+   those of the next module. Requires: the caller holds the cold lock, so that no device, which
+   would have a lock, is added meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
+   thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
-   has the innermost first). Modules that have threads stop them in this order. The modules are
-   freed in the reverse order, so a module stands after those whose memory it refers to. */
+/* The modules, in the order in which a fork takes their locks: the outermost comes first.
+   (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
+   modules are freed in the reverse order, so a module stands after those whose memory it refers
+   to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -32128,9 +32302,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
-   their order. */
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+   other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
+   then all other locks in their order. */
 
 /* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
    installed, all threads share the orphan record, which is slower but just as exact. */
@@ -32139,10 +32313,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
-   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
-   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
-   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
-   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
+   is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
+   such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
+   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
+   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
+   tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -32185,22 +32360,22 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks inside the cold lock. */
+/* Takes or drops the locks that come after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Stops every ledger between two calls before a fork. The child has only the forking thread: no
+/* Stops every ledger between two calls before a fork. The child has only the forking thread, so no
    other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -32214,12 +32389,12 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first, because the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
+    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
-                                                                    last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the process has started */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -32246,7 +32421,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
+                                                                  mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
@@ -32255,10 +32431,10 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
    itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
-   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
-   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
-   threads sees the other. */
+   others, because 101 is the first priority that a host may use. It also runs at the end of the
+   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
+   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -32269,7 +32445,7 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
    Locks: none of its own. */
 
 /* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
@@ -32284,8 +32460,8 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
-   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
+/* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
+   is NULL, logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -32299,7 +32475,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
-   the ledger has neither sites nor tags: both row counts start at 1. */
+   the ledger has neither sites nor tags. (Both row counts start at 1.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -32343,9 +32519,10 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global one. May use all other modules. Invariant: a
+/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
    ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   From there on no other thread has it. Locks: registry, while the thread holds no other lock. */
+   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
+   lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -32363,7 +32540,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
+/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
+   memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -32391,8 +32569,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
-   the end of the program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -32407,31 +32585,33 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread has left a logger by
+                                                              longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
-   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
-   MemLord. Such a call finds the process claimed, and passes through. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
+   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
-/* Does once what the first ledger of a process needs. */
+/* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+                                                                    mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused: there is no ledger yet that
-   could log that. */
+/* Tells the logger of a description why the description is refused. There is no ledger yet that
+   could log the reason. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -32443,7 +32623,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
+/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -32456,8 +32636,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
-                                           would stay */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
+                                           library that is closed */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -32478,8 +32658,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
-   next call of each thread looks again. */
+/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
+   the next call of each thread searches the list again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -32496,7 +32676,7 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+/* The order matters. memlord_destroy stops the helpers, writes the last report, verifies, logs
    leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
@@ -32510,10 +32690,11 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
-   ledger is made in full before it becomes the global one, as its own calls may come back here from
-   within malloc. It becomes that after the process is claimed, so that other threads wait, and
-   before the process starts, so that calls from within the start find it. */
+/* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
+   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
+   because its own calls may come back here from within malloc. It becomes the global ledger after
+   the process is claimed, so that other threads wait, and before the process starts, so that calls
+   from within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -32542,8 +32723,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
-   another ledger became the global one first, they do not start. */
+/* The snapshots start once the ledger is the global one, because their thread may call
+   memlord_global. If another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -32563,7 +32744,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
                                    learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
@@ -32576,9 +32757,9 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
    May use the recording calls and the allocator of the host. Invariant: a function returns the
-   result and leaves the errno of the function that it replaces, whether or not the ledger could
-   record the call.
-   Locks: registry, while a table is hooked or unhooked. */
+   result of the function that it replaces, and leaves errno as that function did, whether or not
+   the ledger could record the call. Locks: the registry lock, while a table is hooked or
+   unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -32587,8 +32768,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device is the device of the block that begins there,
-   or the cpu if there is none. */
+/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
+   there, or the cpu if no block does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -32602,10 +32783,10 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if a block may be on the books. If not every function of the table records, a block
-   that is not on the books is no anomaly. */
+/* Returns 1 if a block may be in the ledger. If not every function of the table records, a block
+   that the ledger does not have is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -32626,7 +32807,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* With size 0 the host's realloc may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free the block, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -32663,7 +32844,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of one place for a table. */
+/* Defines the hooked functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -32719,15 +32900,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. */
+/* Returns the place where a table is hooked, or NULL if it is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
-   first that was never used; NULL: none is left. */
+/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
+   else the first place that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -32736,7 +32917,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host did so itself. */
+/* Puts the host's own pointers back, unless the host has done so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -32800,7 +32981,7 @@ MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site
     return p;
 }
 MLI_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size, const memlord_site *site) {
-    void *p = calloc(n, size); /* returns NULL if the product overflows */
+    void *p = calloc(n, size); /* is NULL if the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
@@ -32863,8 +33044,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: cold while rows and totals start over, then those of each module in
-   their order. */
+   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
+   module in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -32874,8 +33055,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report is of the
-                                                       old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
+                                                       the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -38,7 +38,7 @@ static void write_report(void) {
     (void)to_fd(&fd, line, strlen(line));
 }
 
-/* Returns 1 if a part of a module is in memory. A note may be in the file alone. */
+/* Returns 1 if a part of a module is in memory. (Some notes are only in the file.) */
 static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
     int i;
     for (i = 0; i < module->dlpi_phnum; i++) {
@@ -50,8 +50,8 @@ static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) 
     return 0;
 }
 
-/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust their
-   sizes. */
+/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust the sizes
+   in the notes. */
 static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
     static const char name[4] = "Go";
     ElfW(Nhdr) note;
@@ -82,11 +82,11 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
                           p->p_align == 8 ? 8 : 4))
             *(int *)found = 1;
     }
-    return 1; /* stops: the first module is the program */
+    return 1; /* stops, because the first module is the program */
 }
 
-/* Says at the start of a program of Go that it is not seen: its allocations and its end pass by
-   every library. */
+/* If the program is written in Go, reports at its start that it is not seen. Go allocates and exits
+   without calling a function of any library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
@@ -103,7 +103,8 @@ static void name_go(void) {
         say(line);
 }
 
-/* Returns 1 to one of the threads that end the program. The others wait for its report. */
+/* Returns 1 to one of the threads that end the program. The other threads wait for the report of
+   that thread. */
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
@@ -121,7 +122,7 @@ static int is_first_to_finish(void) {
 }
 
 /* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
-   terminal that another program has: they must not change how this program ends. */
+   terminal that another program has, because they must not change how this program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
@@ -135,18 +136,20 @@ static void report(void) {
         name_places(symbols_wanted == 1 ||
                     (symbols_wanted && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
     write_report();
-    for (i = 0; i < 3; i++) { /* our signals are taken off; one that waited before stays */
+    for (i = 0; i < 3; i++) { /* signals that came meanwhile are removed; a signal that was pending
+                                 before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Writes the last report. A request to cancel the thread waits until it is written. */
+/* Writes the last report. A request to cancel the thread waits until the report is written. */
 static void report_last(void) {
     int cancel;
     if (inside) return;
-    inside = 1; /* set from here on: a signal must not wait for the report that it interrupts */
+    inside = 1; /* set from here on, because a signal must not wait for the report that it
+                   interrupts */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
         report();
@@ -156,7 +159,7 @@ static void report_last(void) {
 }
 
 /* Writes the last report when the program ends. If a signal came meanwhile, the program dies of
-   it. */
+   that signal. */
 static void finish(void *unused) {
     void (*serve)(void);
     (void)unused;
