@@ -334,8 +334,8 @@
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
-    The environment. memlord_create reads it once. Set-uid programs and ledgers with
-    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    Environment variables. memlord_create reads them once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore them. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
@@ -549,8 +549,8 @@
 #endif
 
 /* The body that a function has when MemLord is compiled out (MEMLORD_DISABLE). It returns what the
-   function returns for a NULL ledger. Each declaration has its body beside it, so that there is one
-   list. */
+   function returns for a NULL ledger. Each declaration has its body beside it, so that no second
+   list of functions is needed. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline
@@ -645,7 +645,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
     X(METAL, "metal", 0) /* an Apple GPU */                                                   \
     X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
     X(NPU, "npu", 0) /* a processor for neural networks */                                    \
-    X(OTHER, "other", 0) /* a pool, or what is none of these */
+    X(OTHER, "other", 0) /* a pool, or another kind of memory */
 
 enum {
     MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
@@ -657,7 +657,7 @@ enum {
     MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
     MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
     MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
-    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or another kind of memory */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -780,7 +780,7 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact, because threads share the counters they
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
@@ -856,7 +856,7 @@ MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped so is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
    one it lets one free of an unknown storage of the same type pass.
    Cost:   tens of ns; see >>costs. */
@@ -883,7 +883,7 @@ typedef struct memlord_block {
 } memlord_block;
 
 /* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded: it ends now, and counts in implicit_frees. */
+   recorded. The old storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -900,7 +900,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
    the call, and the new storage begins. `reallocs` counts each realloc.
    Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-              Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -1126,7 +1126,8 @@ MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
    the byte before the return address), in the form that addr2line takes. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
-    const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
+    const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
+                             tell */
     uint64_t offset;      /* place of the call in the module; without a module: the address */
 } memlord_place;
 
@@ -1168,7 +1169,7 @@ typedef enum memlord_site_order {
 } memlord_site_order;
 
 /* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites with 0 in that order are left out.
+   on two devices is two rows. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -1213,8 +1214,8 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
-   frees nothing, so the orders by frees list the stacks by what they allocated.
+   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
+   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -1237,8 +1238,9 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
-              pthread_getattr_np, which allocates with a lock of the C library held. If it
-              came from malloc inside the host's own call of that, it would wait for ever. */
+             pthread_getattr_np, which allocates with a lock of the C library held. If the host
+             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
+             call would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -1416,14 +1418,15 @@ typedef struct memlord_block_info {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes;
-    uint64_t refs;             /* how many references it has: 1 + its views */
-    const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the scope it was allocated in; NULL: none */
-    const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark of memlord_mark when it was allocated */
-    memlord_meta meta;         /* its description; all zero if it never got one */
-    int pending;               /* 1: it is freed, and waits for its device */
-    uint64_t stream;           /* as memlord_stream_set sets it; 0: none, or the default one */
+    uint64_t refs;             /* number of references to the block: 1 + its views */
+    const char *tag;           /* tag of the block; NULL: untagged */
+    const char *scope;         /* path of the scope that the block was allocated in; NULL: none */
+    const memlord_site *site;  /* site of the block's alloc; NULL: not known */
+    uint64_t born;             /* the mark (memlord_mark) when the block was allocated */
+    memlord_meta meta;         /* description of the block; all zero if it never got one */
+    int pending;               /* 1: the block is freed, and waits for its device */
+    uint64_t stream;           /* stream of the block (memlord_stream_set); 0: none, or the default
+                                  one */
 } memlord_block_info;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
@@ -1516,16 +1519,16 @@ typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
-    uint64_t storage;      /* storage of the first mistake; 0: it concerns no storage */
+    uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
     uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
     uint64_t count;
-    uint64_t first_ns, last_ns; /* when the first and the last one were made, in ns since the ledger
-                                   was made */
+    uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
+                                   ledger was made */
     memlord_site site;     /* where the mistake was made; file and function "": the call gave no
                               site */
     memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
                               sites are off */
-    const char *tag;       /* tag of that block; NULL: it had none */
+    const char *tag;       /* tag of the block of the first mistake; NULL: it had none */
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
@@ -1566,7 +1569,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, plan against actual -- */
+/* -- tags, and planned against actual bytes -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
@@ -1626,12 +1629,12 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
-   source of the cpu is built in. It tells those of the machine or, with the page cache left out,
-   those of the container's memory limit. The sources of other types are the host's. On Linux, from
-   3.14 on, the built-in source reads /proc/meminfo and the limits of this process's cgroup and
-   those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups are
-   mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a total of
-   0, used over total), the capacity is not known.
+   source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
+   limit of the container, with the page cache left out. The host gives the sources of other types.
+   On Linux, from 3.14 on, the built-in source reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups
+   are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
+   total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
@@ -1750,8 +1753,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets how many bytes the device with the largest lack needs. If it is
-   negative, every device has that many bytes to spare or more. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
+   every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -1776,11 +1779,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
    or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. What memlord_alloc_retry records there also comes off it, so that call needs room
-   only for what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does
-   not refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these
-   count in full, unless they name a ticket. A thread may hold any number of tickets for others that
-   name them.
+   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
+   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
+   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
+   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
+   them.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
@@ -1813,7 +1816,7 @@ typedef struct memlord_account_stat {
     char name[48]; /* name of the account, cut to fit */
     memlord_device device;
     uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
-    uint64_t limit;       /* bytes of its limit; 0: it has none */
+    uint64_t limit;       /* limit of the account in bytes; 0: none */
     uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
@@ -1909,8 +1912,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; it rises on
-                                 frees */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
+                                 raise */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -1956,14 +1959,14 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     X(LIMIT, "limit") /* a request does not fit under the limit */                            \
     X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
     X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
-    X(HOST, "host") /* for memlord_gc_run: the host wants it */
+    X(HOST, "host") /* for memlord_gc_run: the host asks for it */
 enum {
     MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
     MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
     MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
     MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
     MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
-    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host asks for it */
     MEMLORD_REASON_COUNT
 };
 
@@ -1976,13 +1979,13 @@ typedef struct memlord_gc_event {
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
-    uint64_t device_runs, total_runs; /* collections of the device, and of the ledger, so far; this
-                                         one and failed ones count */
+    uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
+                                         ledger; this one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not, so nothing is reset, and gc_failed counts
-                           it */
+    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
+                           gc_failed counts the run */
     int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
                            starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
@@ -1997,16 +2000,16 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* added to `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on the program's
-                                  behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call the callback only if the program has set
+                                  a strategy. It is for a library that adds a callback on the
+                                  program's behalf */
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
-   0 means all of them. With BAND among them the default strategy calls the callback, until the host
-   sets a strategy, once the capacity or a limit is known (memlord_strategy_default). All callbacks
-   that match a device run: first the device's own, then its type's, then those of all, each in the
-   order in which they were added. Their results are added up.
+   0 means all of them. If BAND is among them, the default strategy (memlord_strategy_default) calls
+   the callback once the capacity or a limit is known. It does so until the host sets a strategy.
+   All callbacks that match a device run: first the device's own, then its type's, then those of
+   all, each in the order in which they were added. Their results are added up.
    Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
@@ -2044,8 +2047,8 @@ typedef struct memlord_retry {
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
     double multiplier;            /* each pause is so many times the one before; at least 1 */
-    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
-                                                  enough is freed */
+    void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
+                                                  and wakes when enough is freed */
     void *user;
 } memlord_retry;
 
@@ -2055,19 +2058,19 @@ MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t
     MLI_OFF(0)
 
 /* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
-   says that there was no memory, and to try again. A negative number says to give up. */
+   says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, and tries again when there is no memory. It calls fn. If fn finds no memory, it
-   retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again.
-   It records the storage itself, as memlord_alloc_with does; fn must not. If the request would pass
-   the limit, it first retires and collects once (MEMLORD_REASON_LIMIT). If the request still does
-   not fit, the result is E_LIMIT, and fn is not called. The bytes come off the ticket of `opts` or,
-   if that is 0, off this thread's tickets on the device. Only the bytes beyond the tickets must
-   fit; with MEMLORD_REASON_LIMIT they are `needed`. While fn tries, no other alloc can use these
-   bytes. A request that fails gives them back. A NULL policy is that of the environment variable
-   MEMLORD_RETRY, or the default. The last failure is logged with memlord_explain, after a new
-   sample.
+/* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
+   memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
+   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
+   called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
+   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
+   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
+   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
+   failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -2136,8 +2139,8 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
-                                  memlord_alloc_failed was called since */
+    MEMLORD_PRESSURE_EMERGENCY /* the latest memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
@@ -2188,7 +2191,7 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 /* Leaves the page, and joins the listener. The file stays. If another thread is in
    memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
    call does nothing.
-   Errors: E_STATE if a collection that the listener runs calls it, or if another thread is in it;
+   Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -2271,8 +2274,8 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas of the invocations that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then they are added, so it is an upper
-                                 bound if there are several */
+                                 device counts by itself, and then the devices are added, so the sum
+                                 is an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -2349,7 +2352,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
    are due. The time is that of the ledger's clock. While a clock of the host's stands still no
-   snapshot is taken. When it runs ahead, or the interval changes, the thread learns that within a
+   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
@@ -2366,25 +2369,25 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
     X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
-    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(SCOPE_END, "scope_end")     /* a scope ends on the thread */                            \
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
     MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
     MEMLORD_EVENT_FREE = 1,        /* a block is credited */
     MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
-    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_MOVE = 3,        /* the destination of a move begins */
     MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
     MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
     MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
     MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
     MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
-    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends on the thread */
     MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
@@ -2393,7 +2396,8 @@ typedef struct memlord_event {
     uint64_t time_ns;         /* time of the event in ns since the ledger was created */
     uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* device of the event; memlord_device_all(): it concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
+                                 none */
     uint64_t storage, bytes;
     const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
     const char *tag;          /* tag of the block; NULL: none */
@@ -2534,19 +2538,20 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program also begins or ends in the library's ledger, on the same thread. So they apply to
-   every malloc. The two ledgers stay apart. When a thread leaves a context, what is open there ends
-   in the library's ledger. When a thread enters a context, what is open there begins in it. So the
-   library's ledger counts an invocation of a scope for each time that its context runs. The ends
-   apply to the innermost tags and scopes there, whichever ledger began them. So a program that
-   swaps the contexts of its fibres in two ledgers has tags and scopes in only one of them. Default
-   tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when its
-   ledger is destroyed stays open in the library's. The first ledger of the process looks for the
-   interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it finds
-   none. An interposer of another size or version, or with a NULL function, is ignored. */
+   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
+   scopes of the context end in the library's ledger. When a thread enters a context, they begin
+   there. So the library's ledger counts an invocation of a scope for each time that its context
+   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
+   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
+   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
+   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
+   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
     uint32_t version; /* always 1 */
-    memlord *lord;    /* the library's own ledger, whose tags and scopes do not go to it again */
+    memlord *lord;    /* the library's own ledger; tags and scopes that begin in it are not passed
+                         on */
     void (*tag_begin)(const char *tag);
     void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
@@ -2810,10 +2815,13 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
    They end with the block however it is left: by break, continue, return, goto or an exception.
    longjmp skips the end; then the end of the next guard around restores its own depth. The name of
    a scope is a string literal, as its record is static. The name of a tag may be a variable.
-   Both are declarations. After `if (x)` or a case label give them a block of their own, `case 1: {
-   MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse a jump
-   past such a declaration to a later label of its block. Some compilers accept them after the last
-   label of a switch; there they end with the switch.
+   Both are declarations. After `if (x)` or a case label give them a block of their own:
+
+       case 1: { MEMLORD_TAGGED(lord, "a"); ... }
+
+   Compilers refuse them after a bare `if`, and refuse a jump past such a declaration to a later
+   label of its block. Some compilers accept them after the last label of a switch; there they end
+   with the switch.
    They are for C++, and for C of gcc and clang. C of other compilers has only the loop forms:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
@@ -3020,8 +3028,8 @@ private:
 };
 
 /* -- sites of callers --
-   The place of a call, as a default argument. A wrapper with such an argument is no site. Each of
-   its calls is one, also where the compiler inlines the wrapper.
+   The place of a call, as a default argument. The site is then the call of the wrapper and not the
+   wrapper itself, also where the compiler inlines the wrapper.
 
        void *my_alloc(size_t size, mlord::here from = mlord::here()) {
            void *p = malloc(size);
@@ -3226,7 +3234,7 @@ private:
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
         /* This is the last call before the record, so that the site need not be saved across
-           another. */
+           another call. */
         const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
@@ -3530,7 +3538,7 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
 /* The identity of the module that is at an address now. Two modules that were there at different
@@ -3617,9 +3625,9 @@ typedef struct mli_job {
    returns 0 for success unless a comment says otherwise.
    Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* Returns the ticks of the processor's counter. To read it takes a third of the time of a clock.
-   Ticks are a time stamp only if the counter has a constant rate in every power state. In that case
-   mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
+/* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
+   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
+   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -4198,7 +4206,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
 typedef struct mli_cpu {
-    const char *root; /* without effect on this system */
+    const char *root; /* has no effect on this system */
 } mli_cpu;
 
 /* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
@@ -4381,7 +4389,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* a slash is at `top` */
+        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
     }
     return -1;
 }
@@ -4443,8 +4451,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* Returns the working set of a process, among others. MemLord declares this function itself,
-   because its name in the SDK's header depends on the SDK's version and settings. */
+/* Gets the memory use of a process. MemLord declares this function itself, because its name in the
+   SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -4742,7 +4750,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
     out->bias = loaded.bias;
-    /* glibc gives the program no name. musl gives the name it was started by, or that of a link. */
+    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
+       to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
@@ -4854,8 +4863,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (i == 20) return 0; /* this thread itself seems to change it */
         mli_nap(1000000);
     }
-    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* weak, as mli_dladdr
-                                                                               is */
+    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
     return 1;
@@ -4899,9 +4908,9 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or lib
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
 /* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
-   function, or 0 if no call is in progress. If the function was left by longjmp, *mark is set to 0.
-   The sign of that is `here`, the address of the current frame: inside the function it is further
-   down the stack than *mark. A thread may change between stacks, as fibres do. Then a mark may be
+   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
+   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
+   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
    cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
@@ -5246,7 +5255,8 @@ MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 /* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds at most an orphan lock, and is not inside a shard of the map. */
+/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
+   shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
 /* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
@@ -5398,9 +5408,12 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    the member of struct memlord that is named after it. Invariants: a row is never removed, so its
    number and address are valid as long as the ledger; a thread record is reused, never freed.
    Locks: base/atomics lists all locks in their order (MLI_RANK_...).
-   Words of the comments: a dev is a ledger's own number of a device. A row has the counters of one
-   device, site or tag. A picked block is one that the sample of stacks has. The record of a thread
-   has its own part of all counters, and the orphan record serves threads that have none. */
+   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
+   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
+   record has a cell for each row that the thread counts on, with the thread's own part of the
+   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
+   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
+   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
@@ -5476,20 +5489,21 @@ typedef struct mli_phys {
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
                               lock */
-    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
-                                callbacks lock */
+    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
+                                mli_frame_runs; under the callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
-    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* bytes that no alloc has taken from open tickets yet */
+    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
+                              bytes */
+    uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called since */
+    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
     uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
                               was last read */
@@ -5501,7 +5515,7 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call that lacked some under the cold lock. The call drops the lock, allocates a
+/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
    block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -5533,7 +5547,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads the margins of bands allow for */
+    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
+                          for */
     uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
                           ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
@@ -5564,7 +5579,7 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many such combinations there are; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -5574,7 +5589,7 @@ struct mli_counters_state {
                                      is published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what no device counts */
+    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
@@ -5642,7 +5657,7 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* offset of the ledger's pointer to that state */
+    size_t at;   /* offset of the ledger's pointer to the state */
     /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
@@ -5742,9 +5757,9 @@ typedef struct mli_debug_note {
 
 /* The calls of one ledger's logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* the generation of that ledger */
-    uintptr_t frame;     /* the frame of the outermost of these calls: see mli_frame_runs */
-    uint32_t inside[2];  /* how many of these calls began in each turn: see mli_log_state */
+    uint64_t generation; /* generation of the ledger with this logger */
+    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
+    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
@@ -5765,8 +5780,8 @@ typedef struct mli_self_state {
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
-    uint64_t found_ended;      /* mli_process.ended at the time of that call */
-    memlord *found;            /* what that call of memlord_find returned */
+    uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
+    memlord *found;            /* result of the latest memlord_find */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -5794,9 +5809,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the block keeps its stack, and is not the last block that the
-                                thread had picked */
-    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
+    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
+                                last block that the thread had picked */
+    uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
@@ -5812,7 +5827,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Notes the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5855,7 +5870,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* not known: no frame lies below this address */
+    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -6301,16 +6316,16 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null is written for a NULL text, for %ju UINT64_MAX, for %jd INT64_MIN, and for %g
-   NaN. */
+   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
+   for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as
-   one column, and a longer one as two, which is true for most. */
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
+   column, and a longer one as two, which is right for most characters. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;
@@ -6764,12 +6779,12 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator, and of system functions that may call a malloc which
-   the host has hooked. They mark the thread as busy: meanwhile its generation is 0, so a call into
-   a ledger takes the slow path, and does nothing there. A thread that holds the orphan lock drops
-   it meanwhile, because the allocator may wait for a lock of the host, and the thread that holds
-   that lock may call MemLord, too. So no call may keep state in the orphan record over an
-   allocation. */
+/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
+   functions that may call a malloc which the host has hooked. In between the thread is busy: its
+   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
+   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
+   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
+   the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -8123,6 +8138,8 @@ enum { /* mli_shard.state */
                                              owns the shard */
 };
 
+/* Returns 1 if a key is a handle, and otherwise 0. */
+static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
 /* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
    returns it. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
@@ -8131,7 +8148,8 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    if (MLI_UNLIKELY(mli_key_is_handle(key)))
+        key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -8152,6 +8170,10 @@ static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
+}
+/* Returns the shard that the calling thread is inside, or NULL if it is in none. */
+static MLI_HOT mli_shard *mli_shard_entered(const mli_thread *t) {
+    return (mli_shard *)mli_ptr_load_own(&t->inside);
 }
 /* Leaves the shard. The release store pairs with the load in mli_shard_wait: the thread that
    stopped the shard sees all that this thread did inside. */
@@ -8338,9 +8360,9 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address after mli_home_enter, which has locked the home if the shard is
-   shared. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
    key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
    until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
@@ -8725,8 +8747,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
@@ -9081,7 +9103,7 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
-/* Returns a statistic of the ledger as a whole. */
+/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
 /* Counts a lost record of a kind, MLI_LOST_... */
@@ -13822,7 +13844,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread has installed a ring
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
                                                     meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
@@ -13937,8 +13959,8 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to see whether that time has
-                                 passed */
+#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+                                 has passed */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
@@ -14717,7 +14739,7 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
+    struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
@@ -15560,8 +15582,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
         if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
             return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells: its own and that of
-           the orphan record */
+        /* Makes this thread's cell of the row now. Otherwise this thread's bytes could be split
+           between its own cell and that of the orphan record, and the peak would be too low. */
         d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
@@ -16636,12 +16658,12 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    block stays in the map until its last fence is done; only the thread that asks a fence calls its
    functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 
-/* A block is pending while its side record has a serial. The last fence of a block that is done
-   ends the block, and the end of the block calls mli_call_end like any call. The slow function
-   behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further
-   blocks. Two rules bound this circle. When a fence ends a block, it passes asks = 0 to
-   mli_call_end, which then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. The last
+   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
+   any call. The slow function behind mli_call_end asks the fences that are due
+   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
+   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
+   function of a fence asks no other fence (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. It does the work for that device which the ledger's mask
    `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
@@ -16938,8 +16960,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, and copies what the destination takes over. So all
-   memory is taken before anything changes. */
+/* Gives the source of a move a side record, to which its fences belong, and copies what the
+   destination takes over. So all memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {
@@ -17010,7 +17032,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. */
+   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -17021,7 +17043,8 @@ typedef struct mli_call {
 
 /* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
    and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, the result is OK, so that the call records nothing. */
+   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
+   nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -17236,7 +17259,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
-/* A change of balances that a call asks for. Then it has the change that was made. */
+/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
+   made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
@@ -17576,10 +17600,10 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* Holds the memory for one of n blocks before any of them is recorded. `did` says in which way.
-   With MLI_DID_OPEN it is a placeholder of 0 bytes under the block's key. With MLI_DID_VIEW it is
-   the reference that a track takes of a live key. Otherwise it holds nothing, because the block
-   replaces the one that has its key. */
+/* What a call with n blocks holds for one of them before it records any, so that no memory can run
+   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
+   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
+   because the block replaces the one that has its key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */
@@ -18214,15 +18238,16 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
    Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
    starts again in a function that serves more cases:
-     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards
+     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
+                       handles, which mli_alloc_other sends there
      mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
                        thread. It makes what was not there: the record, the device, rows, cells
-   A free has mli_free_full, mli_free_window and mli_free_slow. */
+   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It is none if it is a handle, 0 or another refused key. The
+/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
    topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
@@ -18247,6 +18272,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
                                      uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
                                        uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -18265,7 +18292,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     MLI_NOTE_ENTRY();
     if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_other(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_full(lord, device, storage, bytes, site);
@@ -18290,6 +18317,8 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 
 static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
                                     const memlord_site *site);
+static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
 static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
                                       int how, const memlord_site *site);
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -18314,7 +18343,8 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has other rows or a side record, or if there is no cell. */
+   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -18322,9 +18352,6 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test. If the shard that it would have as an address has an entry
-   with this key, whose device is of this type, then that entry is the block. Most handles are in
-   other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -18334,8 +18361,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
+        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
@@ -18359,26 +18386,23 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
-    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
 }
 
 /* -- what the usual case leaves out --
-   Only memlord_alloc, memlord_free and memlord_release come here. They have checked the generation
-   and the key. */
+   Only memlord_alloc, memlord_free and memlord_release come here. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* the thread's counters; NULL: the block has no
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
                                                      site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. Returns 0 if the thread lacks one of them, or if the alloc is to be
-   sampled. */
+/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
+   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
+   them, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -18440,7 +18464,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of_address(lord, storage);
+    mli_shard *s = mli_shard_entered(t);
     const int crowded = mli_shard_crowded(lord, s);
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
@@ -18516,7 +18540,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_home home;
     mli_entry *e;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
@@ -18540,7 +18564,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     const mli_entry *e;
     uint64_t bytes;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
@@ -18553,8 +18577,30 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
-   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
+   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
+   take the general path: a call on another ledger than the thread's last one, a large block, a key
+   of 0. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
+        bytes >> MLI_FAST_SIZE_BITS)
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return mli_alloc_full(lord, device, storage, bytes, site);
+}
+static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage)
+        return mli_free_slow(lord, device, storage, how, site);
+    return mli_free_full(lord, device, storage, how, site);
+}
+
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
+   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
+   of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -18565,7 +18611,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
         !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
@@ -18582,7 +18628,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);
@@ -18597,22 +18643,22 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
    from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. May use books/. Invariants:
-   those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard;
-   cold, to open and to close a record. */
+   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
+   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
+   each record, also inside a shard; cold, to open and to close a record. */
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
-    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began; and when it ended */
-    uint64_t peak;          /* the most bytes that it had above those at its start */
-    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
+    uint64_t peak;          /* most bytes that the invocation had above those at its start */
+    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
+                               none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread is the first
-   member. A span is an open scope of a context. Returns E_NOMEM if there is no memory for the
-   record. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
@@ -18731,8 +18777,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* as a publication does, because the earlier highs of other cells no
-                             longer count */
+    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
+                             count */
         const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
         mli_u64_add_own(&row->publish_count, 1);
@@ -18794,7 +18840,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and takes all members out. mli_joint_recount counts those that go on. */
+/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
+   go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -18841,8 +18888,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread, less invocations of the scope that
-                        ended on it */
+    mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
@@ -18870,7 +18916,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations that a context is in as running. */
+/* Counts the invocations that a context is in as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -18901,7 +18947,7 @@ struct mli_scopes_state {
     mli_u32 warned; /* 1: the first dropped scope was logged */
 };
 
-/* Returns the first thread scope of a scope; `next` leads to the others. */
+/* Returns the first thread scope of a scope. Its `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
@@ -18919,8 +18965,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
-   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
+/* Resets a thread scope for the current epoch. The release store of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that the thread scope belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18953,7 +18999,7 @@ static uint64_t mli_live_total(memlord *lord) {
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
    NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in; NULL: the context is in no thread, and all levels are 0. */
+   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18988,14 +19034,15 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
     return n;
 }
 
-/* Returns the scope with a path; NULL: there is none. */
+/* Returns the scope with a path, or NULL if there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
+/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the call needs memory
+   first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -19021,7 +19068,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+/* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
    scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
@@ -19045,12 +19092,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
+/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
+   memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds one */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -19065,8 +19113,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
-   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
+   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
+   calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -19082,9 +19131,10 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
-   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
-   them when it had the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
+   the highest level since the last publication. The function also raises the peaks of the shared
+   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
+   reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -19096,9 +19146,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 }
 
 /* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
-   each cell, so that the high measures the peak of this span; the span around keeps the old high.
-   */
+   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+   each cell starts again at its level, so that it measures the peak of this span. The span around
+   keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -19134,10 +19184,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
-   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
-   An invocation that began on another thread counts as lost if there is no memory for the thread
-   scope of this one. */
+/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
+   if it is in none. An invocation that began on another thread counts as lost if there is no memory
+   for the thread scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -19174,8 +19224,9 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
-   first, or leaves (0), the innermost first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
+   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
+   first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -19188,9 +19239,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
-   thread's levels from them: then the spans have differences, which any thread can take over. With
-   `enter` 1 adds the thread's levels. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+   the thread's levels from them. The spans then have differences, which any thread can take over.
+   With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -19222,8 +19273,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
-   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it. The
+   thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -19233,8 +19284,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the scope may be one that was made with other names and has the same path. Its name differs
-       from the text here, so that a look-up in the cache would never match */
+    /* The scope may have been made with other names that give the same path. Then its name differs
+       from the text here, so a look-up in the cache would never match. */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -19250,10 +19301,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
-   The cache of the thread has the scope under the address of the host's static record `planted` or,
-   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
-   scope that is found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; it is NULL if the scope has no
+   guard. The cache of the thread has the scope under the address of the host's static record
+   `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -19287,8 +19338,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
-   is of another ledger. E_STATE: the context is in the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
+   if the token is of another ledger. Returns E_STATE if the context is in the invocation
+   already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -19308,7 +19360,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
+/* Leaves the innermost scope. Returns E_STATE if the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -19319,7 +19371,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts (`adopt` 1) or returns a token. */
+/* Adopts a token, or returns it if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -19335,7 +19387,7 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
    merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
@@ -19345,7 +19397,7 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
-/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+/* Returns how many invocations a thread scope has had in this epoch. The acquire loads pair with
    mli_thread_scope_add and mli_thread_scope_reset. */
 static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
     uint64_t n = mli_u64_load_acquire(&s->count);
@@ -19380,8 +19432,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
-                                                        begin before it */
+    /* The sum may have an end without the begin before it. */
+    if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -19414,7 +19466,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     while (now->span) mli_span_pop(now);
 }
@@ -19428,7 +19480,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -19655,8 +19707,8 @@ MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, 
    if known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error, by which its peak is at most too
-   low. */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
+   be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -19667,14 +19719,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site that has 0
-   in that order. With `names` 1 it looks up the symbols of the listed sites. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error, by which its peak is at most too
-   low. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
+   too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19720,7 +19772,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest); NaN if both are 0. */
+/* Returns part / (part + rest), or NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
 }
@@ -19765,12 +19817,12 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
-    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
+    out->largest_free--; /* stored one higher, so 0 (not known) becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
     mli_phys_stats_add(mli_phys_at(lord, dev), out);
 }
 
-/* Returns 1 if a selector has the device of a row. */
+/* Returns 1 if a selector includes the device of a row. */
 static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
     uint32_t dev = mli_row_at(lord, book, number)->dev;
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
@@ -19853,8 +19905,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
-   Returns 0 without memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
+   Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19964,8 +20016,8 @@ static double mli_unused_share(const memlord_stats *s) {
 
 /* -- life -- */
 
-/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
-   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
+   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
    rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -20034,7 +20086,8 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
+        mli_phys_stats_add(phys, out); /* the host's memory may have a limit before it has a
+                                          device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }
@@ -20125,8 +20178,8 @@ typedef struct mli_holder_list {
     uint32_t dev;                      /* the number of the device that the list is for */
     int elsewhere;                     /* 1: some holder is on another device of the same physical
                                           device */
-    uint64_t count, named;             /* the number of all holders; of those that are a tag or a
-                                          site */
+    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
+                                          a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;
@@ -20280,12 +20333,12 @@ MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
 
-/* When a check is due. Threads publish their counts from time to time, so the published bytes are
-   below the live bytes by at most a batch for each thread. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A publication past a mark requests a
-   check. Closer to the threshold the device is "near": an alert makes every call check at its end,
-   with a sum over all threads.
+/* This is when a check is due. Threads publish their counts from time to time, so the published
+   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
+   thread that the ledger allows for. While the published bytes are at least a margin below the
+   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
+   a publication past a mark requests a check. Closer to the threshold the device is "near": an
+   alert makes every call check at its end, with a sum over all threads.
    Freed bytes are not published. Instead each thread checks each time it has freed its free
    interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
    Published bytes are never above the live bytes, so a publication below the mark check_below comes
@@ -20338,7 +20391,7 @@ typedef struct mli_strategy {
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
                         those that were added for several */
     memlord_gc_fn fn;
     void *user;
@@ -20471,8 +20524,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Notes the device types that can have a strategy in force. It may be in force for the whole type,
-   or for a device that a strategy or a callback names. */
+/* Notes the device types that can have a strategy in force. A strategy may be in force for the
+   whole type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -20759,8 +20812,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list. It comes last of its kind, which is for one device, for a type or
-   for all devices. Requires: the top bits of its serial are the kind. */
+/* Adds a callback to the list, as the last one of its kind. The kinds are callbacks for one device,
+   for a type and for all devices. Requires: the top bits of the callback's serial are its kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -21641,13 +21694,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory: the built-in source of the cpu. */
+/* Samples the host's memory, as the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -21676,8 +21729,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
-   capacity is known. */
+/* Sets the limit of a physical device to its fraction of the capacity, if the host has set a
+   fraction and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -21685,7 +21738,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes the bytes that the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a physical device have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -21697,7 +21750,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
    counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -21715,7 +21768,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that the capacity is unknown. */
+/* Stores a sample of a physical device, or stores that its capacity is not known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -21726,12 +21779,13 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
-   source that this thread left by longjmp counts as ended. */
+/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
+   sampler. A source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
+                                                        sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -21782,15 +21836,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
+        if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
-                                   longjmp */
+        /* This drops the sample that this thread may be taking, or has left by longjmp. */
+        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -21811,11 +21865,11 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample a phys that no poller samples -- */
+/* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
-   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
-   a source or a collection callback. */
+/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
+   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
+   function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -21837,9 +21891,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
-   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
-   also a failed one, sets `sampled`. */
+/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
+   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
+   an interval, because each sample, also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21855,8 +21909,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
-   run. */
+/* Samples a physical device for a reader if that is due and allowed. With `own` 1 only the built-in
+   source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21871,8 +21925,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
-   not yet seen if it has a source that may run. */
+/* Finds the physical device of a device for a reader, and samples it if that is due. Adds a device
+   that was not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21896,7 +21950,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21917,8 +21971,9 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
-   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
+   the bytes that tickets hold there, `covered` are for the request itself, so they add to the bytes
+   left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -21951,7 +22006,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
+   device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -22003,8 +22059,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second, because a server that is full refuses
-   thousands a second and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
+   each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -22012,14 +22068,15 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
-   source; else E_UNKNOWN. */
+/* Finds the physical device of a device. Adds a device that was not yet seen if its type has a
+   capacity source; otherwise returns E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
+/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
+   not 0. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -22031,7 +22088,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
+/* Computes the bytes left at the physical device of a device. Returns 0 if they are not known. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -22043,9 +22100,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
-   earlier block of the plan is at this phys, because the bytes were computed for that block.
-   Returns 0 if the bytes are unknown. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
+   if an earlier block of the plan is at this physical device, because the bytes were computed for
+   that block. Returns 0 if the bytes are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -22077,7 +22134,8 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled: a forked child does not have them. */
+/* Clears the marks of the threads that sampled, because a forked child does not have these
+   threads. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -22095,9 +22153,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 /* -- the pool of the host -- */
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
    device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
@@ -22124,7 +22182,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -22273,8 +22331,8 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
-       */
+    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
+       yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -22282,9 +22340,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
+   where registers are wider than a double (x87) a quotient has other digits, and a value that is
+   equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -22329,7 +22387,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
+    /* Stored one higher, because the initial value 0 means that the largest free piece is not
+       known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }
@@ -22431,7 +22490,7 @@ struct mli_neighbours_state {
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was also logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -22722,8 +22781,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 }
 
 /* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. `waiting` has a bit for each slot whose ledger waits; it rings
-   the bells of these slots. */
+   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
+   bit for the slot of each of them. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -22890,7 +22949,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
-        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
@@ -23074,7 +23133,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls what needs a page through the pointer `service`, as mli_neighbours says -- */
+/* -- life; the functions that need a page are called through `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -23243,7 +23302,7 @@ typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
     size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
-    uint64_t time;             /* when it was taken, in ns since the ledger was made */
+    uint64_t time;             /* when the snapshot was taken, in ns since the ledger was made */
     const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
@@ -23255,7 +23314,7 @@ typedef struct mli_snapshot {
    ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread; /* address of the thread's mli_self */
+    const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
@@ -23312,7 +23371,7 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u32 interval; /* ms between two saves; 0: the recorder was not started, or was stopped */
     mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
@@ -23321,16 +23380,16 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
     struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
-    uint32_t count;           /* of `at` */
+    uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
+#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -23395,9 +23454,9 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 }
 
 /* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
-   evicts the first, the last, or one in which some device or all held most, which are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
+   evicts the first, the last, or one in which some device or all held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -23421,7 +23480,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -23431,8 +23490,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* the list is in order of time, and another thread may have added a later snapshot since this
-       thread read the clock */
+    /* The list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -23474,16 +23533,16 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
     mli_snapshot_list_free(lord, out);
 }
 
-/* -- recorders: they save at an interval -- */
+/* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now, so that a process that was stopped makes up for
-       none that it missed */
+    /* The next save is due an interval from now, so that a process that was stopped does not make
+       up for the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -23628,9 +23687,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
-   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
-   parent's. */
+/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
+   their reports go on. The threads of the recorders do not exist in the child. The recorder of
+   snapshots goes on. The export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -23721,7 +23780,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 
@@ -23954,7 +24013,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or it is not known inside an allocator */
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }
@@ -24043,7 +24102,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_u64_store_release(&t->owner, 0);
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     /* The thread saw that the map was stopped, and was about to leave. */
@@ -24280,7 +24339,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no thread of MemLord's own. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
@@ -24288,8 +24347,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's physical device, if it has none yet and has a source to
-   sample. */
+/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
+   source to sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -24496,7 +24555,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
+    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
+                                  alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -24522,8 +24582,8 @@ typedef struct mli_request {
                               request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self, because calls in an attempt overwrite
-                              them */
+    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
+                              attempt overwrite these */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
@@ -24788,21 +24848,20 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row. */
+/* What the map holds of one row (the counters of a device, site or tag). */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
 
 typedef struct mli_verify {
     memlord *lord;
-    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
-    mli_shard *shard;                /* the shard that is walked now */
+    mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
+    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
-    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
-                                        hold */
-    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
+    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
+    mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -24874,7 +24933,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard for a key, as a call inside it does. *probe gets the entry and its home. */
+/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
+   its home bucket. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -24882,7 +24942,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe of its key finds an entry. */
+/* Checks that a probe for the key of an entry finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24908,7 +24968,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one behind the other, and that their sum is right. */
+/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -24962,8 +25022,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
-   these. */
+/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
+   blocks. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24987,8 +25047,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
-   may lie in. Returns them as they stand in the bucket's header. */
+/* Computes the overflow counts of a bucket. They count the keys that lie in later buckets because a
+   probe for them passes this bucket. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -25037,8 +25097,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
-   more blocks than the map: those that are detached. */
+/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
+   may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -25108,7 +25168,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
 }
 
 /* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. On which rows they count is not known, so only their sum over all devices is exact. */
+   the map. It is not known on which rows they count, so only their sum over all devices is
+   exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -25155,7 +25216,7 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended: a thread of the parent was about to detach its fences. */
+   have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -25186,8 +25247,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
-   tickets. */
+/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
+   closed tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -25249,7 +25310,7 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+/* Runs the checks until one fails. The names come first, because the other checks use them. The map
    comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -25301,97 +25362,101 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
 /* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which a report and the log at destroy have. May use books/ and
-   services/stats. Locks: those of the reading functions of books/. */
+   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
+   books/ and services/stats. Locks: those of the reading functions of books/. */
 
 #define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
 #define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without its side record */
+    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
+    mli_entry of; /* one of the blocks, without a side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
+    uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
-                               are shown */
+    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
+                               `at` are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
-   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
-   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
-   too few bytes. The sums of the table count every block. */
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
+   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
+   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
+   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns a block of a group as the host sees blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12"; with `site` 0 leaves out
-   the site. */
+/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
+   out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number
-   of groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its
-   blocks are in no group, these are not known. Blocks without a site count by their tag. */
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
+   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
+   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
+   their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
+    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
+                        listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
     uint64_t bytes, blocks;
-    const void *subject; /* the record of the site; of blocks without a site the name of their tag;
-                            NULL: the blocks have neither */
+    const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
+                            NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of its first row in the sums */
-    uint32_t devices, tags, scopes; /* how many the blocks have; devices 0: not known */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    size_t sum;                     /* the index of the site's first row in the sums */
+    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
+                                       known */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the devices */
     const char *tag, *scope;        /* one of the tags, and one of the scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
-                                             the last dev that count: later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
+                                             scope and the highest dev that are counted; later
+                                             ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL: no memory */
+                            tags; NULL if there was no memory */
     unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
                             last site that has such blocks */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
                                     site is not listed */
 } mli_leak_sites;
 
-/* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
+/* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows`: the rows of its word2. */
+/* Adds a leaked block. `rows` is the rows of its word2. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites when all blocks are added. Then sorts the groups, and finds the site of each that
-   is shown. */
+/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
+   group that is shown. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
 /* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
-/* Returns the site of a line of the list; NULL: its blocks have no site. */
+/* Returns the site of a line of the list, or NULL if its blocks have no site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line);
 
 /* ----------------------------------------------------------------------- src/reports/leaks.c -- */
 
-/* The number of a site in the list fits a byte. */
+/* The number of a site in the list must fit in a byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
@@ -25476,22 +25541,23 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
     sum->blocks++;
 }
 
-/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+/* Returns the row of a site or a tag on the first device that has it, or 0 if no device has it. */
 static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void *subject) {
     uint32_t dev, row = 0;
     for (dev = 1; dev <= s->devices && !row && subject; dev++)
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of each site, or of each tag of blocks without a site, into its row on the first
-   device. `first`: where the sums of the book begin. */
+/* Adds the sums of each site, or of each tag of blocks without a site, to its row on the first
+   device that has it. `first` is where the sums of the book begin. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* > rows: added since the capture */
+        if (!home || home == row || home > rows) continue; /* a row > rows was added since the
+                                                              capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -25535,7 +25601,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site comes here with a place of `seen`. */
+/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -25550,8 +25616,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* one of them was added
+                                                                             since the capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -25561,7 +25627,7 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     if (scope && mli_leak_first_seen(&scopes[scope], number))
         line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
 }
-/* Notes what the groups tell of a listed site. */
+/* Notes what the groups tell about a listed site. */
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
@@ -25572,7 +25638,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
     }
-    if (noted != line->blocks) /* some of its blocks are in no group */
+    if (noted != line->blocks) /* some blocks of the site are in no group */
         line->devices = line->tags = line->scopes = 0;
     if (line->is_site || !line->subject) return;
     line->tag = (const char *)line->subject;
@@ -25610,12 +25676,12 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
+   reading functions; none while the host's function writes. */
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
-   gives its own sum. */
+   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
+   them gives its own sum. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -25624,34 +25690,34 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_TOP_STREAMS 20
 #define MLI_TOP_STACKS 2048
-#define MLI_PARTS_SHOWN 1024 /* of one block */
+#define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams, of which half are used at most */
-#define MLI_SIZES 50    /* size classes of blocks: class 0 has those of 0 bytes, class k those of
-                           2^(k-1) bytes to twice that; the last one is that of 2^48 bytes */
+#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
+                           up to twice that; the last class is for 2^48 bytes */
 
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
-   INT64_MIN, is not known: TEXT writes -, JSON writes null, PROMETHEUS writes no sample. */
+   INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
+   no sample. */
 typedef struct mli_line { /* the first member of each kind of line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL: it is about the device */
+    const char *name; /* what the line is about on the device; NULL if that is the device itself */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* as the last sample of the capacity says */
-    uint64_t age;               /* of that sample, in ns */
+    uint64_t total, used, free; /* from the last sample of the capacity */
+    uint64_t age;               /* the age of that sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; what else this process uses */
+    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
-    uint64_t context;           /* the bytes that the driver holds for this process; a part of
-                                   `rest` */
+    uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
-                                   UINT64_MAX: there is no other ledger */
+                                   UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent and 1 more; 0: not
+    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
                                    known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
@@ -25659,24 +25725,24 @@ typedef struct mli_tag_line { /* a tag on a device */
     memlord_tag_stat stat;
     uint64_t peak_error; /* how many bytes the peak may be too low */
     uint32_t dev;
-    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
+    mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
     mli_line of;
     memlord_scope_stat stat;
-    uint64_t live_bytes, live_blocks; /* without those of inner scopes */
+    uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by these; the others
-                     follow, by the bytes that they allocated */
-    uint32_t node; /* of the tree of stacks: the innermost frame */
-    memlord_stack_stat stat; /* without its frames */
+    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
+                     the others follow, by the bytes that they allocated */
+    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
+    memlord_stack_stat stat; /* without frames */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
     uint64_t samples; /* how many of the blocks were picked for a sample */
     double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* of the stack */
+    uint32_t row;     /* the row of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight; /* the order of the list: see mli_report_mistakes */
@@ -25684,92 +25750,100 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0: the slot is vacant */
+    uint32_t dev; /* 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
-    char buf[2048];   /* of `out` */
-    uint32_t devices; /* how many there are; so, too, in the members below */
-    size_t tags;      /* rows of tags: a tag on a device */
-    size_t tag_rows;  /* `tags`, and a line for each device with bytes that have no tag */
-    size_t tag_lines, sites, blocks, phys_count, account_lines; /* in the lists below */
-    size_t accounts;       /* open ones */
-    uint64_t tag_bytes;    /* of all tag_rows */
-    uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
-    int by_peak;           /* 1: sites are in the order of their peak; 0: of their live bytes */
-    memlord_result result; /* an error other than a failed write, as no memory for a list */
+    char buf[2048];   /* the buffer of `out` */
+    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
+    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
+    size_t accounts;       /* the number of open accounts */
+    uint64_t tag_bytes;    /* the bytes of all tag_rows */
+    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
+                              them */
+    int by_peak;           /* the order of sites: 1 for their peak, 0 for their live bytes */
+    memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* of all devices; by dev - 1 */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* the sums over all devices; those of each
+                                                       device, by dev - 1 */
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest; NULL: the ledger takes no stacks, or there
-                              was no memory */
-    size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
+    mli_stack_line *stack; /* the MLI_TOP_STACKS largest stacks; NULL if the ledger takes no stacks,
+                              or if there was no memory */
+    size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
-    size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
-    uint64_t stack_leak_bytes;           /* of all stacks */
+    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
+    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sites leak_sites;           /* the same blocks by site */
-    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest ones, from the start */
-    size_t streams, stream_lines;        /* how many have a slot; how many are in the list */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
+                                            list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: the sum has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
+                                                mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
-    uint64_t mark; /* the number of the last mark; 0: none was set */
+    uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
-    int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* freed blocks that lived less than 0.1, 1 and 10 s,
-                                                  and longer */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of scopes, the most bytes first */
+    int lifetimes; /* 1: `lifetime` is filled in */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
+                                                  than 1 s, less than 10 s, and longer */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
+                                             first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: reads the resident bytes */
-    uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch, for the device that is being written */
+    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
+    mli_holders holders; /* scratch: the holders of the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: parts of a block */
+    memlord_part_info part[16];       /* scratch: some parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* the number of live blocks, by device and size
+                                                       class */
 } mli_report;
 
-/* Returns the code of a device: mli_device_code. */
+/* Returns the code of a device, as mli_device_code does. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Writes a shape as "[4096,128]", with `between` for the comma. Writes nothing for rank 0. */
+/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
+   rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset. With
-   `route` NULL returns the newest pair. NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset, or the
+   newest such pair if `route` is NULL. Returns NULL if there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
+/* Returns the name of the checkpoint with the most live bytes, or NULL if no snapshot has a
+   name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
-/* Returns total / count; 0 if the count is 0. */
+/* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
 /* Returns the balance of a device's arena, in bytes. */
@@ -25777,8 +25851,9 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. A device, tag, site or scope that is new after the capture is not in the report. */
+/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
+   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
+   snapshots. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
@@ -25795,8 +25870,8 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since the
-                                                                            capture */
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+                                                                            the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -25856,8 +25931,8 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
     line->bytes += bytes;
     line->blocks++;
 }
-/* Moves the largest streams to the start of their table, the largest first. Of two streams of one
-   size the lower number comes first. */
+/* Moves the largest streams to the start of their table, the largest first. Of two streams of the
+   same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
     for (i = 0; i < MLI_STREAMS; i++) {
@@ -25877,8 +25952,8 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
     }
 }
 
-/* Adds a live block to all lists of a report, so that one walk fills them: the largest blocks, the
-   sizes, the streams, the leaks, and the live bytes of each scope. */
+/* Adds a live block to all lists of a report, so that one walk fills them. These are the largest
+   blocks, the sizes, the streams, the leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
@@ -25887,9 +25962,10 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending blocks are
-                                                                            freed */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
+                                                         capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
+                                                                            already */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -25905,8 +25981,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* of the block's storage and type; 0: the slot is vacant */
-    uint64_t stamp; /* when the block began; 0: it has ended */
+    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+    uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
@@ -25928,8 +26004,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
-   stay unknown. */
+/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
+   memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -25937,7 +26013,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so 80 % are used at most */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
+                                                                     are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -25967,7 +26044,7 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known; line->self is filled in. */
+   known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -25986,8 +26063,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. Bytes by which the ledger's devices have grown since the
-   sample count as used, and as this process's. */
+   process, and those of other processes. The bytes by which the ledger's devices have grown since
+   the sample count as used, and as bytes of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -26018,7 +26095,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
    unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
@@ -26046,7 +26123,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
+/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -26081,7 +26158,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, without its live bytes. */
+/* Captures every scope once, except for its live bytes. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -26096,7 +26173,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
 }
 
 /* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   ones. */
+   accounts. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -26146,7 +26223,8 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks: those with the most live bytes, then those that allocated most. */
+/* Lists the largest stacks: first those with the most live bytes, then those that allocated
+   most. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -26162,7 +26240,7 @@ static void mli_report_stacks(mli_report *r) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
-            continue; /* a reset came since */
+            continue; /* a reset came after the row was counted */
         line.node = mli_stack_row_at(r->lord, i)->node;
         line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
                                         : line.stat.alloc_bytes;
@@ -26190,8 +26268,8 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
-   that do not fit, then the others. */
+/* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
+   and allocs that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -26200,8 +26278,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
-   bytes or, where these are not known, by their number. */
+/* Captures the mistakes of the host, the heaviest kind first. Mistakes of one kind are in the order
+   of their bytes or, where these are not known, of their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;
@@ -26271,39 +26349,41 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
    state. May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
+                               devices has */
 
-/* Returns the name of the next anomaly or drop of a device whose count is not 0, and the count in
-   *v; NULL: there is no other. dev 0 means all devices together, with the losses of the ledger.
-   *i keeps the place between calls; it is 0 at first. */
+/* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
+   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
+   the ledger. *i keeps the place between calls; it is 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns a device; for dev 0 the selector of all devices. */
+/* Returns the device with a dev, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`; with dev 0
-   those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
+   writes those of all devices together. Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3".
-   Counts several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]"
-   where the other blocks have no tag, and likewise "partly in decode". */
+/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
+   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
+   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
+   others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each is one line with
-   its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters, and
-   leaves that bound in r->out.name_max. */
+/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
+   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
+   and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-/* Writes the same verdicts as a key of JSON. */
+/* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/answers.c -- */
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first: those that make totals too low, then
-   mistakes of the host, then detail that was lost. */
+/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
+   first, then mistakes of the host, then detail that was lost. */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -26337,7 +26417,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes "unknown_frees 1", for the column before `i`. */
+/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -26362,13 +26442,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts. A verdict is of a kind, and has a part for each device that it is about. A part
-      is composed in r->part_text; then each format writes it in its own way. Only
-      MLI_FIRST_DEVICES parts of a kind are written -- */
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
+   part is composed in r->part_text, and then each format writes it in its own way. Only
+   MLI_FIRST_DEVICES parts of a kind are written. */
 
-/* The kinds of verdicts in their order: the name in JSON, the head in TEXT, and how bad it is.
-   The bad ones come first and the odd ones last. Anomalies that lost bytes are bad: see
-   mli_verdicts_write. */
+/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
+   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
+   see mli_verdicts_write. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -26394,17 +26474,17 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 
 typedef struct mli_verdict_writer {
     mli_report *r;
-    int json, kind;  /* json 1: writes JSON; 0: writes TEXT. The kind that is being written */
+    int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     mli_out part;    /* the text of the part that is being composed */
-    const memlord_site *site; /* the site that the part names, for a link of the page; NULL: none */
-    const char *tag;          /* the tag that the part names; NULL: none */
+    const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
+    const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes; NULL: the kind has enough parts, so this
-   one is left out and its bytes are added to those that are left out. */
+/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
+   bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -26417,13 +26497,14 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. That of the leaks ends with the mark: "leaks since mark 1". */
+/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
+   1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
-   JSON, and those that keep a name from ending the page's script element. */
+/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+   escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -26449,8 +26530,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part: TEXT has ", cuda:0: " or "; cuda:0: " before it. `device` points to the
-   code of its device; NULL: the part is about no device. */
+/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
+   to the code of the part's device, or is NULL if the part is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -26464,7 +26545,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
 }
-/* Ends a kind: writes how many parts it leaves out, and how many bytes these have. */
+/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -26479,7 +26560,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     w->bytes = 0;
 }
 
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+/* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
+   1 failed". */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -26498,7 +26580,8 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
+   MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -26508,7 +26591,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
+                                                   counts them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -26517,7 +26601,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* its bytes are among those of its device */
+        /* the bytes of an account are among those of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -26534,8 +26618,8 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
+/* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
+   Without a mark writes nothing, because every live block would be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -26550,23 +26634,23 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if the largest holder of a device by tag tells something. It tells nothing if it is
-   the only one, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
+   only holder, is no arena, and no tag was ever used. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+/* Returns the largest site of a device, or its arena, or NULL if it has neither. */
 static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
-/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
-   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
-   mli_holder_tells. */
+/* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
+   site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
+   more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
+   mli_holder_tells rejects. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -26580,7 +26664,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* told already */
+        site = NULL; /* the tag part names the arena already */
     if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
@@ -26604,8 +26688,8 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
-/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as
-   one of them; NULL: nothing had a tag. */
+/* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
+   Returns NULL if nothing had a tag. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -26614,9 +26698,10 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a
-   device that has less than a quarter of its peak by now, as at the end of a program: who holds the
-   rest tells little then. Names the peak, too, if the holders were noted a little below it. */
+/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
+   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
+   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
+   noted a little below it. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -26647,7 +26732,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does as mli_anomaly_next, but with dev 0 returns what no device has counted. */
+/* Does what mli_anomaly_next does, but with dev 0 returns only what no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -26659,8 +26744,9 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
-   decides. Of one kind the number decides or, if bytes were lost, these. */
+/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
+   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
+   were lost, the number of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -26675,8 +26761,9 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the device with the
-   heaviest first. What no device has counted stands under "all". */
+/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2".
+   The device with the heaviest anomalies comes first. What no device has counted stands under
+   "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     mli_report *r = w->r;
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
@@ -26704,7 +26791,8 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
+   mistakes first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {
@@ -26723,7 +26811,7 @@ static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "collections that did not run, cuda:0: 2 of 3". */
+/* Writes a verdict such as "collections that did not run, cuda:0: 2 of 3". */
 static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -26737,8 +26825,9 @@ static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB" for a pool
-   of which at least a sixteenth is cached, if the largest piece is at most half of that. */
+/* Writes a verdict such as "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2
+   GiB". Does so for a pool that has at least a sixteenth of its bytes cached, if the largest piece
+   is at most half of the cached bytes. */
 static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -26755,7 +26844,7 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
    holders of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
@@ -26791,22 +26880,23 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
-   left out. Locks: those of the reading functions; none while the host's function writes. */
+   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
+   and is left out. Locks: those of the reading functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
-   a block, too, at an address that no other block has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
+   also counts as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* 0: none */
-    uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* their numbers; 0: the block has none, or one without a number */
-    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: the
-                                 block has no stack */
-    uint32_t blocks;          /* how many blocks it stands for: if stacks are samples, all blocks of
-                                 a stack are one */
+    uint64_t stream;          /* 0 means no stream */
+    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
+                                 a number */
+    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
+                                 if it has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
+                                 blocks of a stack are one */
     unsigned char dev, state; /* the device; MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -26814,68 +26904,71 @@ enum {
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
     MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
-    MLI_BLOCK_OPEN = 16, /* this flag and the next one mean what the writer of a format wants */
+    MLI_BLOCK_OPEN = 16, /* the writer of a format decides what this flag and the next one mean */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report; the first member of a writer's state. The members
-   below `o` are the last numbers of their kind, which begin at 1. */
+/* What each writer reads besides the report. It is the first member of a writer's state. The
+   members below `o` are the last numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags: rows */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0: the format has no
+    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
+    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
-   fails. */
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
+   report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device of a number. */
+/* Returns the device with a number. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row; NULL for row 0. */
+/* Returns the tag of a row, or NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
+/* Frames that are no place of code. They stand for blocks without a site, for the arena, and for
+   blocks that are freed. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
+/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that is in a stack. */
+/* Returns the frame of a place of code that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns how many frames there are. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. The frame of every node with a number has a number. */
+/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
-   name here. */
+/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
+   its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
-    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
+    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
+                                 none of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
 
-/* The frames of a block, the innermost first: its stack, else its site; then its scopes. */
+/* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
+   its site if it has no stack. Then come those of its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
-   without a number is left out. */
+/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
+   scope without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -26883,11 +26976,11 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the map. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks it stands for as a sample; 0: it was not picked for one */
+    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
-   devices without a number. Without memory the report fails. */
+/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+   devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
@@ -26898,7 +26991,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
+/* Calls put for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -26941,9 +27034,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
-      for each device: for blocks without a site, for its arena, and for bytes that are no longer
-      live. Then come the scopes, and then the return addresses of stacks -- */
+/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come three frames for
+   each device: for blocks without a site, for its arena, and for bytes that are no longer live.
+   Then come the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -27061,7 +27154,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    if (alive->of.dev > walk->x->devices) return 0; /* the device was added since the capture */
     return walk->fn(walk->writer, alive);
 }
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
@@ -27094,7 +27187,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* added since the capture */
+            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -27126,8 +27219,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
-   begun at that storage since. */
+/* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
+   another block, which has begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -27189,7 +27282,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. `brief`: leaves out the members that the HTML page does not read. */
+/* Writes the report. With `brief` leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -27197,10 +27290,10 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out the members that the HTML page does not read */
-    uint64_t last[2]; /* if brief, the ns and the storage of the last event; else 0 */
-    uint32_t *frame;  /* by frame of the ledger: its number in the list "frames", from 1; NULL: no
-                         stacks are listed */
+    int brief;        /* 1: the members that the HTML page does not read are left out */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
+    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
+                         1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
@@ -27224,7 +27317,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
 static void mli_json_flag(mli_out *o, const char *name, int on) {
     mli_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
-/* Writes a moment as date and time. `wall`: ns of the wall clock. */
+/* Writes a moment as date and time. `wall` is the moment in ns of the wall clock. */
 static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) {
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
@@ -27298,7 +27391,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices and begins that of the other processes. */
+/* Ends the list of devices, and begins the list of the other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -27325,7 +27418,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
+                                                   capacity */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -27373,8 +27467,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
-      index into "modules". "frames" has only the frames of stacks that are listed -- */
+/* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
+   index into "modules". "frames" has only the frames of stacks that are listed. */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -27461,7 +27555,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576. The MiB are for people and for older readers. */
+/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The MiB are for people and for older
+   readers. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -27478,8 +27573,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
-   first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread. The oldest invocation of a
+   thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -27538,7 +27633,8 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
+/* Writes the scopes, then writes them again under the keys that readers of older profiles
+   expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -27663,8 +27759,8 @@ static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that
-   key. */
+/* Writes the leaks by site. Writes the largest site a second time, under a key that readers of
+   0.4.1's profiles expect. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -27778,8 +27874,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
-      of sites, and then the rows of tags -- */
+/* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+   of sites, and then the rows of tags. */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -27805,8 +27901,8 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event
-   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Only the low 52 bits of the storage count, because readers of JSON would round larger numbers. A
    brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
@@ -28520,7 +28616,8 @@ static const char mli_html_tail[][3749] = {
 /* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
-/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
+   full follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 
@@ -28558,7 +28655,7 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     mli_text_left_out(r, have - shown, one);
     mli_put_str(r->o, "\n");
 }
-/* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
+/* Writes how many of the `have` lines of a list are not shown, and how many bytes they have. */
 static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *one,
                                          uint64_t bytes) {
     if (shown >= have) return;
@@ -28606,9 +28703,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into the column. If there are none, it is the live bytes of the last snapshot before
-   the column. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
+   last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -28620,7 +28717,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }
-/* Writes one line of blocks for the live bytes over the snapshots. */
+/* Writes the live bytes over the snapshots as one line of block characters. */
 static MLI_COLD void mli_text_bar(mli_report *r) {
     uint64_t column, most = 0;
     uint32_t i, at = 0;
@@ -28671,7 +28768,8 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
+   ...". */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
     if (!node) mli_put_str(r->o, "(unknown)");
@@ -28688,8 +28786,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
-   their live bytes. */
+/* Writes the largest stacks. If stacks are samples, adds a column for the standard error of their
+   live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes, cut;
@@ -28708,8 +28806,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* not known: some live blocks may
-                                                  not have been picked */
+            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
+                                                  may not have been picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -28738,8 +28836,8 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
 
-/* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
-   which still count; if it collected; and if it ran out of memory. */
+/* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
+   which still count; one if it collected; and one if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -28762,8 +28860,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. The line has refused
-   calls, too, because they may have been calls that report the pool. */
+/* Writes a line for a device on which the host reported a pool of its own. The line also has the
+   refused calls, because they may have been calls that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -28781,8 +28879,9 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc". Leaves out a
-   rate of which nothing was counted, and the hit rate, which is in the line of the pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
+   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
+   pool. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -28793,12 +28892,13 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
+                                                                       line has begun */
     if (shown) mli_put_str(r->o, "\n");
 }
 
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line of the lifetimes of blocks. */
+/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends
+   at twice its start. Writes another line for the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -28912,7 +29012,8 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
+   20. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -28928,13 +29029,13 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
-   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
+/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
+   ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -28943,8 +29044,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes the largest groups
-   of equal ones below it. */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
+   of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -28963,8 +29064,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
-   blocks". */
+/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
+   281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -28977,8 +29078,8 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
+/* Lists the leaks since the last mark. Without a mark writes nothing, because every live block
+   would be in the list. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -29015,7 +29116,8 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+/* Writes the ledger's bytes on a physical device, as in " (weights 40 GiB, ..., untagged 1
+   GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -29032,9 +29134,9 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
+/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
+   processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -29117,7 +29219,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Writes the labels of the ledger. They are not names, so they are not cut. */
+/* Writes the labels of the ledger in full. Only names are cut, and labels are no names. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -29163,15 +29265,15 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all`: the bytes of the array; `size`:
+/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
    those of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Readers without scripts see the verdicts and the devices, as in TEXT. No string can end the
-   element with the JSON, because < and > are escaped there. */
+/* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
+   can end the element with the JSON, because < and > are escaped there. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -29200,7 +29302,7 @@ typedef struct mli_export_event {
 } mli_export_event;
 
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. Without memory the report fails. */
+   events of devices without a number. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
@@ -29212,22 +29314,23 @@ MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
-    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
-    uint64_t size, used; /* slots, a power of two; slots in use */
-    uint64_t first;      /* ns of the first event; if there is none, of the report */
+    mli_live_block *at;  /* the last event of each storage; NULL if there is no ring or no memory */
+    uint64_t size, used; /* the number of slots, which is a power of two; the number of slots in
+                            use */
+    uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that its events add, and their number. */
+    /* By dev: the bytes that the device's events add, and the number of these events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that its events add; NULL: the writer wants
-                         none */
+    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+                         wants none */
 } mli_last_events;
 
-/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
-   report fails. */
+/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
+   zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
+/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+   Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif
@@ -29324,18 +29427,18 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
-/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
-   event of an alloc or a move has these frames, too; another event has the site of its call. The
-   category of a block is its tag. The parts of a block are under "parts", which viewers skip. CUDA
-   devices keep their index; the other devices come behind them, as the key "memlord" lists them.
-   That key has the anomalies and drops, too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
+/* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+   (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
+   block is a segment of its own, so that its bytes lie in a segment at every step. The arena of a
+   device is a segment, too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
+   The event of an alloc or a move has these frames, too; another event has the site of its call.
+   The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
+   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
+   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
+   events of a storage, its segment is as the last of them left it, so that viewers can walk back
+   from there. Words, tags and frames are in full where they come first. After that they are numbers
+   of the pickle's memo: first the words, then the rows of tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
@@ -29345,24 +29448,25 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
-                                 of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
+                              of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
-                             its segment is written */
+    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
+                             requested; MLI_BLOCK_DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
-    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
-                              memo of the pickle has it */
-    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
-                              parts of a block */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
+                              not used */
+    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
+                              pickle has it */
+    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
+                              how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events being written */
+    uint32_t only; /* the dev of the events that are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -29385,7 +29489,8 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+/* Writes a word of n characters: in full the first time, and by its number in the memo
+   afterwards. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -29403,10 +29508,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes an operation of the pickle for one character of a form. { and } begin and end a
-   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
-   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
-   number 0. A space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a dictionary
+   of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new list, and +
+   appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the number 0. A
+   space does nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -29414,9 +29519,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
-   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
-   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
+   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -29439,8 +29544,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
-   begins the next one. mli_viz_list_end ends the last batch. */
+/* Begins item i of a list, counted from 0. After MLI_VIZ_BATCH items ends a batch, and begins the
+   next. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -29448,8 +29553,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
-   none: then the caller writes the item and passes the number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
+   The caller then writes the item, and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -29462,7 +29567,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. That of a block without a site begins with a scope. */
+/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -29537,8 +29642,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
-   map, which was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
+   not the map, because the map was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -29560,7 +29665,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. For an event without a block, `addr` is a number of its own. */
+/* Writes an event. If the event has no block, `addr` is a number of the event's own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -29581,7 +29686,7 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz(w, "}");
 }
 
-/* Returns the free bytes of a device's physical device; 0: not known. */
+/* Returns the free bytes of a device's physical device, or 0 if they are not known. */
 static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(w->x.r, dev);
     return line && line->free != UINT64_MAX ? line->free : 0;
@@ -29607,7 +29712,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes the events of a device. The last one has the category "unknown", because viewers give
+/* Writes the events of a device. The last event has the category "unknown", because viewers give
    blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
@@ -29618,7 +29723,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices; returns how many lists of events the numbers need. */
+/* Numbers the devices. Returns how many lists of events the numbers need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
@@ -29678,41 +29783,47 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* The figures of sites are exact; those of stacks are samples. So a stack gets the blocks that
-   were picked, and a share of the other blocks of its site: in proportion to the blocks that its
-   samples stand for, without the samples themselves. Then the stacks add up to the site, and a
-   block that was picked keeps its own bytes. If a site has no sample, its blocks stay with the
-   site, as a stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are
-   divided by site. The allocs of a site are both together. */
+/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
+   that were picked, and a share of the other blocks of its site. The share is in proportion to the
+   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
+   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
+   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
+   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
+   together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
-   is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
-   a device. */
+/* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
+   of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
+   device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site; 0: the allocs of a device */
-    uint32_t node;              /* the stack that the share is of; 0: it is a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: it is the last */
-    unsigned char dev;          /* the device; 0: the entry is vacant */
+    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
+    uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
+                                   is the last share */
+    unsigned char dev;          /* the device; 0 if the entry is vacant */
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, among which are all its live blocks */
-    int64_t value[2];           /* blocks and bytes: those that were picked; later all of the
+    unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
+                                   among them */
+    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
                                    share */
-    double rest[2];             /* blocks and bytes that the samples stand for, without their own */
+    double rest[2];             /* the blocks and bytes that the samples stand for, without the
+                                   samples themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL: stacks are no samples */
-    size_t cap, used; /* the number of entries, a power of two; how many are in use */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
+                         use */
     mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the allocs of the sites or stacks so far, and their bytes. */
+    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
+       bytes. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples; else leaves the table out. Requires: t is zeroed. Without
-   memory the report fails. */
+/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
+   report fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -29720,32 +29831,33 @@ MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
    block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
-/* Returns the name of a part; a part without one has a name that says so. */
+/* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
 /* The live blocks of one stack, tag and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
-    mli_live_block of; /* one of the blocks; dev 0: the slot is vacant */
+    mli_live_block of; /* one of the blocks; its dev is 0 if the slot is vacant */
     uint64_t blocks, bytes;
 } mli_group;
 typedef struct mli_groups {
     mli_export *x;
     void *writer;
-    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    void (*put)(void *writer, const mli_group *group); /* NULL if an evicted group need not be
+                                                          written */
     mli_part_fn put_part;
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
-   writes the group at the home slot and evicts it. An evicted group may be written again later:
-   readers of the formats with groups add equal ones up. */
+/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
+   groups, writes the group at the home slot and evicts it. An evicted group may be written again
+   later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
-/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+/* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for
-   those of each stack. Then calls it for the allocs of each device that no site has. If stacks
+/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
+   allocs of each stack. Then calls put for the allocs of each device that no site has. If stacks
    are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
@@ -29784,9 +29896,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`,
-   in the allocs of its site; with node 0 the whole. The pointer is valid until the next call.
-   Without memory the report fails. */
+/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
+   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
+   call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -29840,8 +29952,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site and one for each device, and on each device one
-   for the allocs that have no site. */
+/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
+   device that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -29880,8 +29992,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its rest or, with `all`, its
-   value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -29892,9 +30003,9 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number of blocks (m 0) or bytes (m 1) among the shares of a whole, by their weights.
-   Adds the results to their values; with `all` puts the results in their place. A share that gets
-   no block is to get no bytes. */
+/* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
+   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
+   share that gets no block is to get no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -29930,8 +30041,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not: a realloc at another site
-   counts the bytes of its block there again. */
+/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
+   another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -29948,7 +30059,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds up the live blocks of each site in the rest of its
+/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
    allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
@@ -29960,15 +30071,16 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides whether all live blocks of a site are among its allocs. They are not if some of them
-   are older than the last reset, or came from a realloc. */
+/* Decides whether all live blocks of a site are among its allocs. They are not if some of them are
+   older than the last reset, or came from a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first function takes the live blocks of a portion off the allocs of its site, so that only
-   the freed blocks are left there. The second one adds the shares of the live blocks again. */
+/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
+   again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -29984,8 +30096,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0: the numbers of freed blocks are differences, so some are. Makes 0
-   of the rest of a stack without a picked block. */
+/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
+   Makes 0 of the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -29995,12 +30107,13 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
+/* A stack gets at most this many times the blocks that its samples stand for. A site that has more
    blocks must have stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
-/* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
-   the stacks have more than the whole already, divides all of the whole among them. */
+/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
+   the whole. If the stacks already have more than the whole, divides all of the whole among
+   them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
@@ -30169,15 +30282,15 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 /* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
    Locks: none. */
 
-/* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
-   return addresses in place of the site, the outermost first. The bytes are live; if stacks are
-   samples, they are shares. The bytes of a part have one more frame, the name of the part. A tag
-   or a scope that is not known has no frame. A semicolon in a frame is written as a colon. Lines
-   are in the order of their device, tag and frames, and equal stacks are one line, as long as
-   there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order
-   begins again, and readers add equal lines up. FOLDED has no anomalies and drops: its readers know
-   no comments. */
+/* FOLDED is Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+   stackcollapse). A line is "device;tag;scope;inner scope;site bytes". With stacks it has the
+   return addresses in place of the site, the outermost first. The bytes are live bytes; if stacks
+   are samples, they are shares. The bytes of a part have one more frame, the name of the part. A
+   tag or a scope that is not known has no frame. A semicolon in a frame is written as a colon.
+   Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
+   as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
+   the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
+   because its readers know no comments. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -30196,7 +30309,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
                          part */
     uint64_t bytes;
 } mli_folded_line;
@@ -30205,7 +30318,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* how many lines are in the table, and how many it has room for */
+    size_t lines, most; /* the number of lines in the table, and the number that it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -30265,7 +30378,8 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores a heap with its largest line at the root, where only line i may be too small. */
+/* Restores the heap, with its largest line at the root, after line i got too small for its
+   place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -30351,19 +30465,20 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
-      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
-      are samples themselves, its numbers are shares of those of the site, and a comment says so.
-      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
-      sample of their own, in which no object counts. The scopes that a block was allocated in are
-      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
-      "(arena)". Functions and locations have the numbers of frames. The strings are
-      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
-      the names of parts. The comments are the anomalies and drops, of all devices and of each:
-      go tool pprof -comments. The location of a return address has the module as its mapping, and
-      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
-      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
-      for better names and lines in the file. -- */
+    profile.proto) --
+   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space), and
+   its live blocks (inuse_...). With stacks a sample is of a stack. If stacks are samples
+   themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
+   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
+   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
+   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
+   names of frames, the modules, the comments, and the names of parts. The comments are the
+   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
+   location of a return address has the module as its mapping, and the address in the module's file,
+   as if the module were loaded at 0. (The load address does not tell the module, because another
+   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
+   better names and lines in the file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -30396,14 +30511,14 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table; returns its number. */
+/* Writes the next string of the table, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
-   out. */
+/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
+   of 0 is left out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -30421,7 +30536,7 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of the string that names a part; 0: the sample is of no part. */
+   `part` is the number of the string that names a part, or 0 if the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned live, uint64_t count,
                                       uint64_t bytes) {
@@ -30468,8 +30583,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
-   the first one for the program, so the executable comes first. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. The
+   executable comes first, because pprof takes the first mapping for the program. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -30558,39 +30673,43 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
-      writer makes a sequence from them or, if stacks are samples, from their shares. First come
-      the freed allocations of each stack or site. All have their average size; the last one has
-      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
-      which are the live blocks, are those of the ledger. Times are not known, and no call is
-      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
-      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
-      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
-      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
-      call come those that were live at the peak and are no longer; they are freed again, as it
-      is not known whose they were. Modules are devices; in stacks they are the real ones.
-      Without stacks the scopes that a live block was allocated in are its callers. Parts are
-      left out, as each would be another allocation. Anomalies and drops are comments. -- */
+    1.4 reads it) --
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them or, if stacks are samples, from their shares. First come the freed allocations of each
+   stack or site. All of them have their average size, except that the last one has what remains.
+   Then come the live blocks. So the calls, the bytes at the peak and the leaks, which are the live
+   blocks, are those of the ledger. Times are not known, and no call is temporary. If there are more
+   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack is divided by the same
+   factor, to 1 at least, and a comment says so.
+
+   Bytes that no call allocated are written as frees of a negative number of bytes. These are the
+   bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
+   Bytes that were live at the peak and are no longer come before the last call. They are freed
+   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
+   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
+   left out, because each would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
-   once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
+   The last number is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
-                          it is not written yet */
+    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
+                          trace, or 0 until that is written */
     mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* so far */
-    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
+    uint64_t traces, infos;  /* how many of each were written */
+    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
+                                at this point */
+    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
+                                see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     while (n--) {
@@ -30607,7 +30726,8 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
+/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
+   first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -30616,7 +30736,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings are written. */
+   *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -30649,7 +30769,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation; returns its number. */
+/* Writes the description of an allocation, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -30659,8 +30779,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
-   that are live now. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
+   bytes that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -30668,11 +30788,12 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
-                                                                estimates, which need not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the peaks of devices need not be of
+                                                                one moment, so these bytes need not
+                                                                add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
-        (void)mli_heap_info(w, bytes, trace); /* to free them */
+        (void)mli_heap_info(w, bytes, trace); /* the description that frees them */
         held += bytes;
     }
     w->gone_end = w->infos;
@@ -30697,7 +30818,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into those of its freed allocations. */
+/* Turns the sums of a trace into the sums of its freed allocations. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -30706,7 +30827,8 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
+   1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -30714,7 +30836,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
+/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -30734,15 +30856,15 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
-   heaptrack does not take the allocation before it for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
+   heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -30752,7 +30874,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
 }
 
 /* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   others. */
+   other blocks. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -30800,7 +30922,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);
@@ -30837,13 +30959,13 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
-/* PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS is the text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
-   at memlord_reset, as counters may. Sites, streams, blocks and their parts are left out: each
-   would be a series of its own. Every sample has the labels of the ledger, too, so that processes
-   with other labels have other series. */
+   at memlord_reset, as the format allows. Sites, streams, blocks and their parts are left out,
+   because each would be a series of its own. Every sample has the labels of the ledger, too, so
+   that processes with other labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -30867,13 +30989,13 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
-                         at the end */
-    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
+                         more 0 at the end */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
 } mli_prom_writer;
 
-/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   exactly the families that only grow have such a name. */
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
+   Exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -30887,8 +31009,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out a label whose name is not valid, or is that of an earlier label. */
+/* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
+   Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -30928,9 +31050,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
-   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
-   `key` if `key` is NULL. */
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, and 'X' for billionths. These
+   are nanoseconds, which are written as seconds, or a rate. If `d` is all devices, there is no
+   device label. If `key` is NULL, there is no label `key`. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -30958,8 +31080,8 @@ static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes a family for each statistic, with a sample for each device: the format wants all samples
-   of a family together. A value of UINT64_MAX is not known, and has no sample. */
+/* Writes a family for each statistic, with a sample for each device, because the format wants all
+   samples of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -30974,13 +31096,13 @@ static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
                 mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the count that no device has */
             mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
 /* Writes a family of the values in w->known, with a sample for each device whose value is known.
-   Writes nothing if none is. */
+   Writes nothing if no value is known. */
 static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
                                     char kind) {
     uint32_t i, samples = 0;
@@ -31005,9 +31127,9 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
-                    seconds */
-    uint16_t at; /* its offset in the line */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, which are written
+                    as seconds */
+    uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
 static const mli_family mli_prom_phys[] = {
@@ -31052,7 +31174,7 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
    lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
@@ -31072,8 +31194,8 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
-   tag. */
+/* Writes the bytes by tag that each device had at its peak. Bytes without a listed tag have an
+   empty tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -31094,7 +31216,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     }
 }
 
-/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
@@ -31178,15 +31300,16 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
     mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
-/* -- CSV, RFC 4180: one table, the live blocks.
-   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
-   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
-   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
-   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
-   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and
-   a `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
-   and drops are not in it: readers know no comments. -- */
+/* -- CSV, RFC 4180: one table with the live blocks --
+   Each block is one line, which ends in CR LF, below a line of names. Text is as in TEXT: control
+   characters are escaped like bytes that are not UTF-8, so that a block stays one line. Names come
+   from model files, so a text may begin with = + - or @, which a spreadsheet would take for a
+   formula. Such text gets an apostrophe before it. So does text that begins with an apostrophe, so
+   that a reader can always remove one. `shape` reads as JSON. The parts of a block follow it, one
+   line each. A part repeats the block's device, storage, site and stream, and has its own tag and
+   description. It has a `part_offset` and a `part_bytes`, and 0 in `bytes` and `refs`, so that
+   `bytes` add up to the live bytes. Anomalies and drops are left out, because readers know no
+   comments. */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, ",");
@@ -31219,7 +31342,7 @@ static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
     if (b->stream) mli_put_hex_short(o, b->stream);
     mli_put_str(o, "\r\n");
 }
-/* The data for the lines of a block's parts. */
+/* What mli_csv_part needs to write the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
@@ -31257,8 +31380,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
-   form, reports/json. Locks: none. */
+/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
+   in the same form, reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -31268,18 +31391,18 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
-      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
-      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
-      the live bytes of the device. If a block's tag was changed, its bytes count under the new
-      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
-      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
-      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
-      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
-      begins in the ring is an async slice. A block that is still live ends with the file; its
-      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
-      X events, then the events of the ring. Snapshots and the ring are in order of time.
-      Anomalies and drops are in "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
+   ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
+   created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
+   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
+   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
+   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
+   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
+   scopes, X events for the remembered invocations. A block that begins in the ring is an async
+   slice. The slice of a block that is still live ends with the file. Its end event has the block's
+   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
+   events of the ring. Snapshots and the ring are in order of time. Anomalies and drops are in
+   "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -31287,16 +31410,17 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
+                       without a tag */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
        now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the beginning of an event, up to its name. */
+/* Writes the begin of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -31304,8 +31428,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
-   repeats the name. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
+   where a character begins. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -31317,7 +31441,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the beginning of an event named after a device, up to its arguments. */
+/* Writes the begin of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -31417,7 +31541,7 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
-   begins the slice, e ends it, n is an instant in it. */
+   begins the slice, phase e ends it, and phase n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -31454,7 +31578,7 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end without its begin in the ring is left out. */
+   an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -31481,7 +31605,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
+/* Sets the levels to those at the start of the ring, which are those of the report less all that
+   the ring adds. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -31513,7 +31638,8 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the anomalies and drops that are not 0, of all devices and of each. */
+/* Writes the anomalies and drops that are not 0, those of all devices together and those of
+   each. */
 static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
@@ -31569,11 +31695,11 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
-/* Returns 0 for no format, and for one that a knob leaves out. */
+/* Returns 1 if a format exists and no knob leaves it out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent
-   scrape walks over no blocks. Requires: the format is known. */
+/* Returns 1 if a format needs the capture with its lists. Metrics do not, so that a frequent scrape
+   does not walk over blocks. Requires: the format is known. */
 MLI_PRIVATE int mli_format_whole(memlord_format format);
 /* Writes a captured report. Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
@@ -31581,11 +31707,12 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL: a knob leaves the format out */
-    int whole;                    /* 1: it needs the lists of the capture: see mli_report */
+    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    int whole;                    /* 1 if the format needs the lists of the capture
+                                     (mli_report.whole) */
 } mli_writer;
 
-/* A row of the table for each format. */
+/* The row of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}
@@ -31639,23 +31766,24 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* Owns the output of reports: to the host's function or a file, at once, on request or at the end
    of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
-   when it gets its name, and a failed one leaves no file; a request is safe in a signal handler.
-   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
+   when it gets its name, and a failed report leaves no file; a request is safe in a signal handler.
+   Locks: the registry lock, to choose the ledger to save at exit; none while the host's function
+   writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
 struct mli_saving_state {
-    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
-    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
-    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
+    mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
+    mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
     mli_u32 export_failed;  /* 1: the last export failed, and was logged */
-    const char *output_dir; /* a kept string; NULL: the current directory */
+    const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
-   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
+   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
    that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
@@ -31718,18 +31846,18 @@ static const char mli_format_suffixes[][11] = {
 #define MLI_SAVE_PATH_MAX 4000
 
 /* The path of a report, and that of the temporary file in the same directory that is renamed to it.
-   Too large for the 16 KiB stacks of some hosts. */
+   They are allocated, because the stacks of some hosts have only 16 KiB. */
 typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord itself: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* the first error of the system while the file was written; 0: none */
+    uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
+/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -31752,7 +31880,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
 }
 
 /* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   it fits, else -1. */
+   the result fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -31773,7 +31901,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if there is no such file. */
+   replace the target. Returns 0, or another value if no file was created. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -31790,8 +31918,8 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
-   fails. */
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
+   report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
@@ -31804,15 +31932,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
-   temporary file is removed. */
+/* Ends the saving of a file. If `failed` is 1, the renaming to p->target has failed, and the
+   function removes the temporary file. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
+/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -31836,7 +31964,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
+/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
+   another. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -31880,7 +32009,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 /* -- saving at exit and on request, under a dated name -- */
 
 /* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
+   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -31911,10 +32040,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
-   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
-   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
-   that no call has served yet is served then, too. */
+/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
+   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
+   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
+   then also serves a request that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -31925,7 +32054,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
+                                        allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -31941,7 +32071,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
 /* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
-   the lock, saves that ledger, and starts over, as the list may have changed. */
+   the lock, saves that ledger, and starts over, because the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -31950,8 +32080,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
-                                      cleared */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
+                                      again */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -31971,7 +32101,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Saves the export. Of failures in a row it logs the first. */
+/* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -31999,7 +32129,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
+                                                    .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -32025,7 +32156,7 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -32057,17 +32188,17 @@ MLI_API memlord_result memlord_export_stop(memlord *lord) {
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     mli_saver_set(lord, &mli_dated_saver);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* takes no lock, so it is safe in a signal handler */
 }
 
 /* ------------------------------------------------------------------------- src/embed/lives.h -- */
 
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules inside the cold lock. */
+   Owns no state. Locks: for a fork, those of all modules that come after the cold lock. */
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Returns why a description is refused; NULL: it is not. */
+/* Returns why a description is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
@@ -32080,22 +32211,24 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
-   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
-   meanwhile. */
+/* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
+   those of the next module. Requires: the caller holds the cold lock, so that no device, which
+   would have a lock, is added meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
+   thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* The modules, in the order in which a fork takes their locks, the outermost first (MLI_RANK_...
-   has the innermost first). Modules that have threads stop them in this order. The modules are
-   freed in the reverse order, so a module stands after those whose memory it refers to. */
+/* The modules, in the order in which a fork takes their locks: the outermost comes first.
+   (MLI_RANK_... has the innermost first.) Modules that have threads stop them in this order. The
+   modules are freed in the reverse order, so a module stands after those whose memory it refers
+   to. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -32221,9 +32354,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
-   their order. */
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+   other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
+   then all other locks in their order. */
 
 /* Looks up the interposer, and installs the hooks of the process. If the exit hook cannot be
    installed, all threads share the orphan record, which is slower but just as exact. */
@@ -32232,10 +32365,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
-   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
-   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
-   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
-   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
+   is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
+   such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
+   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
+   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
+   tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -32278,22 +32412,22 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks inside the cold lock. */
+/* Takes or drops the locks that come after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Stops every ledger between two calls before a fork. The child has only the forking thread: no
+/* Stops every ledger between two calls before a fork. The child has only the forking thread, so no
    other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -32307,12 +32441,12 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first, because the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
+    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
-                                                                    last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the process has started */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -32339,7 +32473,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
+                                                                  mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
@@ -32348,10 +32483,10 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
    itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
-   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
-   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
-   threads sees the other. */
+   others, because 101 is the first priority that a host may use. It also runs at the end of the
+   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
+   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -32362,7 +32497,7 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
    Locks: none of its own. */
 
 /* Logs the live bytes and blocks of each device and, if sites or tags are known, the ten groups of
@@ -32377,8 +32512,8 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
-   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
+/* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
+   is NULL, logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -32392,7 +32527,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
-   the ledger has neither sites nor tags: both row counts start at 1. */
+   the ledger has neither sites nor tags. (Both row counts start at 1.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -32436,9 +32571,10 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and has the global one. May use all other modules. Invariant: a
+/* Makes and destroys ledgers, and has the global ledger. May use all other modules. Invariant: a
    ledger that ends first stops its helpers, then drops its fences, and then leaves the registry.
-   From there on no other thread has it. Locks: registry, while the thread holds no other lock. */
+   After that no other thread uses it. Locks: the registry lock, while the thread holds no other
+   lock. */
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
@@ -32456,7 +32592,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
+/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
+   memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -32484,8 +32621,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
-   the end of the program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -32500,31 +32637,33 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread has left a logger by
+                                                              longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
-   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
-   MemLord. Such a call finds the process claimed, and passes through. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
+   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
-/* Does once what the first ledger of a process needs. */
+/* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+                                                                    mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused: there is no ledger yet that
-   could log that. */
+/* Tells the logger of a description why the description is refused. There is no ledger yet that
+   could log the reason. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -32536,7 +32675,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
+/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -32549,8 +32688,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
-                                           would stay */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
+                                           library that is closed */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -32571,8 +32710,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
-   next call of each thread looks again. */
+/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
+   the next call of each thread searches the list again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -32589,7 +32728,7 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+/* The order matters. memlord_destroy stops the helpers, writes the last report, verifies, logs
    leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
@@ -32603,10 +32742,11 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
-   ledger is made in full before it becomes the global one, as its own calls may come back here from
-   within malloc. It becomes that after the process is claimed, so that other threads wait, and
-   before the process starts, so that calls from within the start find it. */
+/* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
+   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
+   because its own calls may come back here from within malloc. It becomes the global ledger after
+   the process is claimed, so that other threads wait, and before the process starts, so that calls
+   from within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -32635,8 +32775,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
-   another ledger became the global one first, they do not start. */
+/* The snapshots start once the ledger is the global one, because their thread may call
+   memlord_global. If another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -32656,7 +32796,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
                                    learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
@@ -32669,9 +32809,9 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
    May use the recording calls and the allocator of the host. Invariant: a function returns the
-   result and leaves the errno of the function that it replaces, whether or not the ledger could
-   record the call.
-   Locks: registry, while a table is hooked or unhooked. */
+   result of the function that it replaces, and leaves errno as that function did, whether or not
+   the ledger could record the call. Locks: the registry lock, while a table is hooked or
+   unhooked. */
 
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
@@ -32680,8 +32820,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device is the device of the block that begins there,
-   or the cpu if there is none. */
+/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
+   there, or the cpu if no block does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -32695,10 +32835,10 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if a block may be on the books. If not every function of the table records, a block
-   that is not on the books is no anomaly. */
+/* Returns 1 if a block may be in the ledger. If not every function of the table records, a block
+   that the ledger does not have is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -32719,7 +32859,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* With size 0 the host's realloc may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free the block, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -32756,7 +32896,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of one place for a table. */
+/* Defines the hooked functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -32812,15 +32952,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. */
+/* Returns the place where a table is hooked, or NULL if it is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
-   first that was never used; NULL: none is left. */
+/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
+   else the first place that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -32829,7 +32969,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host did so itself. */
+/* Puts the host's own pointers back, unless the host has done so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -32893,7 +33033,7 @@ MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site
     return p;
 }
 MLI_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size, const memlord_site *site) {
-    void *p = calloc(n, size); /* returns NULL if the product overflows */
+    void *p = calloc(n, size); /* is NULL if the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }
@@ -32956,8 +33096,8 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: cold while rows and totals start over, then those of each module in
-   their order. */
+   only totals and peaks. Locks: the cold lock while rows and totals start over, then those of each
+   module in their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -32967,8 +33107,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report is of the
-                                                       old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report is of
+                                                       the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -3,7 +3,7 @@
    `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
    storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
    device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
-   dropped_allocs. A storage that was dropped so is not on the books, and its free returns
+   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
    MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
    one it lets one free of an unknown storage of the same type pass.
    Cost:   tens of ns; see >>costs. */
@@ -30,7 +30,7 @@ typedef struct memlord_block {
 } memlord_block;
 
 /* Records a storage that was just created. If a storage with the same key is live, its free was not
-   recorded: it ends now, and counts in implicit_frees. */
+   recorded. The old storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -47,7 +47,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
    uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
    the call, and the new storage begins. `reallocs` counts each realloc.
    Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
-              Otherwise use memlord_realloc_begin and memlord_realloc_end. */
+             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -273,7 +273,8 @@ MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
    the byte before the return address), in the form that addr2line takes. */
 typedef struct memlord_place {
     const char *module;   /* path of the executable or library; "": none, as for JIT code */
-    const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
+    const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
+                             tell */
     uint64_t offset;      /* place of the call in the module; without a module: the address */
 } memlord_place;
 
@@ -315,7 +316,7 @@ typedef enum memlord_site_order {
 } memlord_site_order;
 
 /* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
-   on two devices is two rows. Sites with 0 in that order are left out.
+   on two devices is two rows. Sites whose number in `order` is 0 are left out.
    Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
@@ -360,8 +361,8 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks with 0 in that order are left out. A stack
-   frees nothing, so the orders by frees list the stacks by what they allocated.
+   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
+   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends.
    Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -384,8 +385,9 @@ MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uin
    returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
    aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
-              pthread_getattr_np, which allocates with a lock of the C library held. If it
-              came from malloc inside the host's own call of that, it would wait for ever. */
+             pthread_getattr_np, which allocates with a lock of the C library held. If the host
+             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
+             call would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
@@ -524,14 +526,15 @@ typedef struct memlord_block_info {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes;
-    uint64_t refs;             /* how many references it has: 1 + its views */
-    const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the scope it was allocated in; NULL: none */
-    const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark of memlord_mark when it was allocated */
-    memlord_meta meta;         /* its description; all zero if it never got one */
-    int pending;               /* 1: it is freed, and waits for its device */
-    uint64_t stream;           /* as memlord_stream_set sets it; 0: none, or the default one */
+    uint64_t refs;             /* number of references to the block: 1 + its views */
+    const char *tag;           /* tag of the block; NULL: untagged */
+    const char *scope;         /* path of the scope that the block was allocated in; NULL: none */
+    const memlord_site *site;  /* site of the block's alloc; NULL: not known */
+    uint64_t born;             /* the mark (memlord_mark) when the block was allocated */
+    memlord_meta meta;         /* description of the block; all zero if it never got one */
+    int pending;               /* 1: the block is freed, and waits for its device */
+    uint64_t stream;           /* stream of the block (memlord_stream_set); 0: none, or the default
+                                  one */
 } memlord_block_info;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
@@ -617,16 +620,16 @@ typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
     memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
                               none */
-    uint64_t storage;      /* storage of the first mistake; 0: it concerns no storage */
+    uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
     uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
     uint64_t count;
-    uint64_t first_ns, last_ns; /* when the first and the last one were made, in ns since the ledger
-                                   was made */
+    uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
+                                   ledger was made */
     memlord_site site;     /* where the mistake was made; file and function "": the call gave no
                               site */
     memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
                               sites are off */
-    const char *tag;       /* tag of that block; NULL: it had none */
+    const char *tag;       /* tag of the block of the first mistake; NULL: it had none */
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
@@ -667,7 +670,7 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, plan against actual -- */
+/* -- tags, and planned against actual bytes -- */
 
 /* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
    MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text

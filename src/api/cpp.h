@@ -107,8 +107,8 @@ private:
 };
 
 /* -- sites of callers --
-   The place of a call, as a default argument. A wrapper with such an argument is no site. Each of
-   its calls is one, also where the compiler inlines the wrapper.
+   The place of a call, as a default argument. The site is then the call of the wrapper and not the
+   wrapper itself, also where the compiler inlines the wrapper.
 
        void *my_alloc(size_t size, mlord::here from = mlord::here()) {
            void *p = malloc(size);

@@ -41,7 +41,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
     X(METAL, "metal", 0) /* an Apple GPU */                                                   \
     X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
     X(NPU, "npu", 0) /* a processor for neural networks */                                    \
-    X(OTHER, "other", 0) /* a pool, or what is none of these */
+    X(OTHER, "other", 0) /* a pool, or another kind of memory */
 
 enum {
 #define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
@@ -169,7 +169,7 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact, because threads share the counters they
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
                                      write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */

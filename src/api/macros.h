@@ -98,10 +98,13 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
    They end with the block however it is left: by break, continue, return, goto or an exception.
    longjmp skips the end; then the end of the next guard around restores its own depth. The name of
    a scope is a string literal, as its record is static. The name of a tag may be a variable.
-   Both are declarations. After `if (x)` or a case label give them a block of their own, `case 1: {
-   MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse a jump
-   past such a declaration to a later label of its block. Some compilers accept them after the last
-   label of a switch; there they end with the switch.
+   Both are declarations. After `if (x)` or a case label give them a block of their own:
+
+       case 1: { MEMLORD_TAGGED(lord, "a"); ... }
+
+   Compilers refuse them after a bare `if`, and refuse a jump past such a declaration to a later
+   label of its block. Some compilers accept them after the last label of a switch; there they end
+   with the switch.
    They are for C++, and for C of gcc and clang. C of other compilers has only the loop forms:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }

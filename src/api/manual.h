@@ -334,8 +334,8 @@
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
                                expression is 0; the default does nothing   (one file)
 
-    The environment. memlord_create reads it once. Set-uid programs and ledgers with
-    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    Environment variables. memlord_create reads them once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore them. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every change of a storage and every collection, to

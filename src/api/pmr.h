@@ -26,7 +26,7 @@ private:
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
         /* This is the last call before the record, so that the site need not be saved across
-           another. */
+           another call. */
         const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;

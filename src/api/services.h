@@ -1,11 +1,11 @@
 /* -- capacity --
    The size of a device and its used bytes. Each device type has a source that tells them. The
-   source of the cpu is built in. It tells those of the machine or, with the page cache left out,
-   those of the container's memory limit. The sources of other types are the host's. On Linux, from
-   3.14 on, the built-in source reads /proc/meminfo and the limits of this process's cgroup and
-   those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups are
-   mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a total of
-   0, used over total), the capacity is not known.
+   source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
+   limit of the container, with the page cache left out. The host gives the sources of other types.
+   On Linux, from 3.14 on, the built-in source reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups
+   are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
+   total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
@@ -124,8 +124,8 @@ MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t
 
 /* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
    returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
-   *short_by, if not NULL, gets how many bytes the device with the largest lack needs. If it is
-   negative, every device has that many bytes to spare or more. It is 0 if the result is -1. */
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
+   every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
@@ -150,11 +150,11 @@ typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 /* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
    allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
    or adopted it. What that thread records on the device comes off the ticket, so that nothing
-   counts twice. What memlord_alloc_retry records there also comes off it, so that call needs room
-   only for what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does
-   not refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these
-   count in full, unless they name a ticket. A thread may hold any number of tickets for others that
-   name them.
+   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
+   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
+   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
+   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
+   them.
    Without a limit every request is granted. memlord_reserve runs no collection and waits for
    nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
    and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
@@ -187,7 +187,7 @@ typedef struct memlord_account_stat {
     char name[48]; /* name of the account, cut to fit */
     memlord_device device;
     uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
-    uint64_t limit;       /* bytes of its limit; 0: it has none */
+    uint64_t limit;       /* limit of the account in bytes; 0: none */
     uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
@@ -283,8 +283,8 @@ typedef enum memlord_metric {
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated; it rises on
-                                 frees */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
+                                 raise */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
@@ -330,7 +330,7 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     X(LIMIT, "limit") /* a request does not fit under the limit */                            \
     X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
     X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
-    X(HOST, "host") /* for memlord_gc_run: the host wants it */
+    X(HOST, "host") /* for memlord_gc_run: the host asks for it */
 enum {
 #define MLI_X(name, text) MEMLORD_REASON_##name,
     MLI_REASONS(MLI_X)
@@ -347,13 +347,13 @@ typedef struct memlord_gc_event {
     uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
                                   and 0 */
     uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
-    uint64_t device_runs, total_runs; /* collections of the device, and of the ledger, so far; this
-                                         one and failed ones count */
+    uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
+                                         ledger; this one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not, so nothing is reset, and gc_failed counts
-                           it */
+    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
+                           gc_failed counts the run */
     int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
                            starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
@@ -368,16 +368,16 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* added to `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on the program's
-                                  behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call the callback only if the program has set
+                                  a strategy. It is for a library that adds a callback on the
+                                  program's behalf */
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
-   0 means all of them. With BAND among them the default strategy calls the callback, until the host
-   sets a strategy, once the capacity or a limit is known (memlord_strategy_default). All callbacks
-   that match a device run: first the device's own, then its type's, then those of all, each in the
-   order in which they were added. Their results are added up.
+   0 means all of them. If BAND is among them, the default strategy (memlord_strategy_default) calls
+   the callback once the capacity or a limit is known. It does so until the host sets a strategy.
+   All callbacks that match a device run: first the device's own, then its type's, then those of
+   all, each in the order in which they were added. Their results are added up.
    Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
@@ -415,8 +415,8 @@ typedef struct memlord_retry {
     uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
                                      than initial_ms */
     double multiplier;            /* each pause is so many times the one before; at least 1 */
-    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
-                                                  enough is freed */
+    void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
+                                                  and wakes when enough is freed */
     void *user;
 } memlord_retry;
 
@@ -426,19 +426,19 @@ MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t
     MLI_OFF(0)
 
 /* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
-   says that there was no memory, and to try again. A negative number says to give up. */
+   says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, and tries again when there is no memory. It calls fn. If fn finds no memory, it
-   retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again.
-   It records the storage itself, as memlord_alloc_with does; fn must not. If the request would pass
-   the limit, it first retires and collects once (MEMLORD_REASON_LIMIT). If the request still does
-   not fit, the result is E_LIMIT, and fn is not called. The bytes come off the ticket of `opts` or,
-   if that is 0, off this thread's tickets on the device. Only the bytes beyond the tickets must
-   fit; with MEMLORD_REASON_LIMIT they are `needed`. While fn tries, no other alloc can use these
-   bytes. A request that fails gives them back. A NULL policy is that of the environment variable
-   MEMLORD_RETRY, or the default. The last failure is logged with memlord_explain, after a new
-   sample.
+/* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
+   memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
+   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
+   called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
+   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
+   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
+   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
+   failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
            initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
            device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
@@ -507,8 +507,8 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
-                                  memlord_alloc_failed was called since */
+    MEMLORD_PRESSURE_EMERGENCY /* the latest memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called after it */
 };
 /* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
@@ -559,7 +559,7 @@ MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name
 /* Leaves the page, and joins the listener. The file stays. If another thread is in
    memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
    call does nothing.
-   Errors: E_STATE if a collection that the listener runs calls it, or if another thread is in it;
+   Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -642,8 +642,8 @@ typedef struct memlord_scope_stat {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas of the invocations that are over */
     uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
-                                 device counts by itself, and then they are added, so it is an upper
-                                 bound if there are several */
+                                 device counts by itself, and then the devices are added, so the sum
+                                 is an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* time that invocations took on the host, in ns */
@@ -720,7 +720,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
    are due. The time is that of the ledger's clock. While a clock of the host's stands still no
-   snapshot is taken. When it runs ahead, or the interval changes, the thread learns that within a
+   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
            come all the same. */
@@ -737,13 +737,13 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
     X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
-    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(SCOPE_END, "scope_end")     /* a scope ends on the thread */                            \
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
 #define MLI_X(name, text) MEMLORD_EVENT_##name,
@@ -756,7 +756,8 @@ typedef struct memlord_event {
     uint64_t time_ns;         /* time of the event in ns since the ledger was created */
     uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* device of the event; memlord_device_all(): it concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
+                                 none */
     uint64_t storage, bytes;
     const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
     const char *tag;          /* tag of the block; NULL: none */

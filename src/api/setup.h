@@ -42,8 +42,8 @@
 #endif
 
 /* The body that a function has when MemLord is compiled out (MEMLORD_DISABLE). It returns what the
-   function returns for a NULL ledger. Each declaration has its body beside it, so that there is one
-   list. */
+   function returns for a NULL ledger. Each declaration has its body beside it, so that no second
+   list of functions is needed. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline

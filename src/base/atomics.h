@@ -227,7 +227,8 @@ MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 /* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds at most an orphan lock, and is not inside a shard of the map. */
+/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
+   shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
 /* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);

@@ -20,7 +20,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* not known: no frame lies below this address */
+    mli_self.stack_to = 1; /* 1 means not known, as no frame lies below it */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;

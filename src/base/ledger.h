@@ -2,9 +2,12 @@
    the member of struct memlord that is named after it. Invariants: a row is never removed, so its
    number and address are valid as long as the ledger; a thread record is reused, never freed.
    Locks: base/atomics lists all locks in their order (MLI_RANK_...).
-   Words of the comments: a dev is a ledger's own number of a device. A row has the counters of one
-   device, site or tag. A picked block is one that the sample of stacks has. The record of a thread
-   has its own part of all counters, and the orphan record serves threads that have none. */
+   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
+   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
+   record has a cell for each row that the thread counts on, with the thread's own part of the
+   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
+   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
+   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -89,20 +92,21 @@ typedef struct mli_phys {
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
                               lock */
-    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
-                                callbacks lock */
+    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
+                                mli_frame_runs; under the callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
     uint64_t limit;        /* the limit in bytes; 0: none */
-    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* bytes that no alloc has taken from open tickets yet */
+    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
+                              bytes */
+    uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
     uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called since */
+    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
     uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
                               was last read */
@@ -114,7 +118,7 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call that lacked some under the cold lock. The call drops the lock, allocates a
+/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
    block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -146,7 +150,8 @@ struct mli_threads_state {
     uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
                                  before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* how many threads the margins of bands allow for */
+    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
+                          for */
     uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
                           ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
@@ -177,7 +182,7 @@ struct mli_stacks_state {
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many such combinations there are; under the cold lock */
+    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
@@ -187,7 +192,7 @@ struct mli_counters_state {
                                      is published */
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what no device counts */
+    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
@@ -255,7 +260,7 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* offset of the ledger's pointer to that state */
+    size_t at;   /* offset of the ledger's pointer to the state */
     /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
@@ -355,9 +360,9 @@ typedef struct mli_debug_note {
 
 /* The calls of one ledger's logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* the generation of that ledger */
-    uintptr_t frame;     /* the frame of the outermost of these calls: see mli_frame_runs */
-    uint32_t inside[2];  /* how many of these calls began in each turn: see mli_log_state */
+    uint64_t generation; /* generation of the ledger with this logger */
+    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
+    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
 } mli_log_calls;
 
 /* The current thread's record in one ledger. No two ledgers have the same generation, so the
@@ -378,8 +383,8 @@ typedef struct mli_self_state {
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
-    uint64_t found_ended;      /* mli_process.ended at the time of that call */
-    memlord *found;            /* what that call of memlord_find returned */
+    uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
+    memlord *found;            /* result of the latest memlord_find */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -407,9 +412,9 @@ typedef struct mli_self_state {
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
                                 alloc */
     uint64_t pick_had;       /* the bytes that the block had before the call in progress */
-    uint32_t pick_kept;      /* 1: the block keeps its stack, and is not the last block that the
-                                thread had picked */
-    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
+    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
+                                last block that the thread had picked */
+    uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* numbers for the debug line of the call in progress: see
@@ -425,7 +430,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Notes the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \

@@ -31,12 +31,12 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator, and of system functions that may call a malloc which
-   the host has hooked. They mark the thread as busy: meanwhile its generation is 0, so a call into
-   a ledger takes the slow path, and does nothing there. A thread that holds the orphan lock drops
-   it meanwhile, because the allocator may wait for a lock of the host, and the thread that holds
-   that lock may call MemLord, too. So no call may keep state in the orphan record over an
-   allocation. */
+/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
+   functions that may call a malloc which the host has hooked. In between the thread is busy: its
+   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
+   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
+   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
+   the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 

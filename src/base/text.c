@@ -295,16 +295,16 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
    is not known, and INT64_MIN for a difference that is not known. With a width such a number is
    written as -.
    In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
-   number. There null is written for a NULL text, for %ju UINT64_MAX, for %jd INT64_MIN, and for %g
-   NaN. */
+   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
+   for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as
-   one column, and a longer one as two, which is true for most. */
+/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
+   column, and a longer one as two, which is right for most characters. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;

@@ -18,7 +18,7 @@
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
+    struct mli_route *next; /* the route that was made before this one, or NULL */
     uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;

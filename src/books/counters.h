@@ -208,7 +208,7 @@ MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
 /* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
-/* Returns a statistic of the ledger as a whole. */
+/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
 /* Counts a lost record of a kind, MLI_LOST_... */

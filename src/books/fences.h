@@ -83,8 +83,8 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to see whether that time has
-                                 passed */
+#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+                                 has passed */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);

@@ -356,8 +356,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try

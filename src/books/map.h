@@ -204,6 +204,8 @@ enum { /* mli_shard.state */
                                              owns the shard */
 };
 
+/* Returns 1 if a key is a handle, and otherwise 0. */
+static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
 /* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
    returns it. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
@@ -212,7 +214,8 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    if (MLI_UNLIKELY(mli_key_is_handle(key)))
+        key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -233,6 +236,10 @@ static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
+}
+/* Returns the shard that the calling thread is inside, or NULL if it is in none. */
+static MLI_HOT mli_shard *mli_shard_entered(const mli_thread *t) {
+    return (mli_shard *)mli_ptr_load_own(&t->inside);
 }
 /* Leaves the shard. The release store pairs with the load in mli_shard_wait: the thread that
    stopped the shard sees all that this thread did inside. */
@@ -419,9 +426,9 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address after mli_home_enter, which has locked the home if the shard is
-   shared. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
    key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
    until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be

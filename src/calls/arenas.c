@@ -14,7 +14,8 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of balances that a call asks for. Then it has the change that was made. */
+/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
+   made. */
 typedef struct mli_arena_change {
     uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that

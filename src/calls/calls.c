@@ -175,10 +175,10 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* Holds the memory for one of n blocks before any of them is recorded. `did` says in which way.
-   With MLI_DID_OPEN it is a placeholder of 0 bytes under the block's key. With MLI_DID_VIEW it is
-   the reference that a track takes of a live key. Otherwise it holds nothing, because the block
-   replaces the one that has its key. */
+/* What a call with n blocks holds for one of them before it records any, so that no memory can run
+   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
+   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
+   because the block replaces the one that has its key. */
 typedef struct mli_hold {
     uint64_t rows; /* the word2 of the block's entry */
     int did;       /* one of MLI_DID_... */

@@ -256,8 +256,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, and copies what the destination takes over. So all
-   memory is taken before anything changes. */
+/* Gives the source of a move a side record, to which its fences belong, and copies what the
+   destination takes over. So all memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

@@ -13,12 +13,12 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record has a serial. The last fence of a block that is done
-   ends the block, and the end of the block calls mli_call_end like any call. The slow function
-   behind mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further
-   blocks. Two rules bound this circle. When a fence ends a block, it passes asks = 0 to
-   mli_call_end, which then asks no queue. A thread that runs a function of a fence asks no other
-   fence (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. The last
+   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
+   any call. The slow function behind mli_call_end asks the fences that are due
+   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
+   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
+   function of a fence asks no other fence (mli_fence_is_running). */
 
 /* Ends a call that counted on a device. It does the work for that device which the ledger's mask
    `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call

@@ -47,15 +47,16 @@
 
    Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
    starts again in a function that serves more cases:
-     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards
+     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
+                       handles, which mli_alloc_other sends there
      mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
      mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
                        thread. It makes what was not there: the record, the device, rows, cells
-   A free has mli_free_full, mli_free_window and mli_free_slow. */
+   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* Returns 1 if the key is an address. It is none if it is a handle, 0 or another refused key. The
+/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
    topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
@@ -80,6 +81,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
                                      uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
                                        uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -98,7 +101,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     MLI_NOTE_ENTRY();
     if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_other(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_full(lord, device, storage, bytes, site);
@@ -123,6 +126,8 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 
 static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
                                     const memlord_site *site);
+static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
 static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
                                       int how, const memlord_site *site);
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -147,7 +152,8 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
 }
 
 /* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
-   returns 0, if the block has other rows or a side record, or if there is no cell. */
+   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -155,9 +161,6 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test. If the shard that it would have as an address has an entry
-   with this key, whose device is of this type, then that entry is the block. Most handles are in
-   other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -167,8 +170,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
+        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
@@ -192,26 +195,23 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
-    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
 }
 
 /* -- what the usual case leaves out --
-   Only memlord_alloc, memlord_free and memlord_release come here. They have checked the generation
-   and the key. */
+   Only memlord_alloc, memlord_free and memlord_release come here. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* the thread's counters; NULL: the block has no
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
                                                      site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. Returns 0 if the thread lacks one of them, or if the alloc is to be
-   sampled. */
+/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
+   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
+   them, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -273,7 +273,7 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of_address(lord, storage);
+    mli_shard *s = mli_shard_entered(t);
     const int crowded = mli_shard_crowded(lord, s);
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
@@ -349,7 +349,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_home home;
     mli_entry *e;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
@@ -373,7 +373,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     const mli_entry *e;
     uint64_t bytes;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
@@ -386,8 +386,30 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Record an alloc or a free where the home bucket does not decide: they probe the buckets after it.
-   They leave the shard. Require: the thread is inside, and the home of a shared shard is locked. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
+   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
+   take the general path: a call on another ledger than the thread's last one, a large block, a key
+   of 0. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
+        bytes >> MLI_FAST_SIZE_BITS)
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return mli_alloc_full(lord, device, storage, bytes, site);
+}
+static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage)
+        return mli_free_slow(lord, device, storage, how, site);
+    return mli_free_full(lord, device, storage, how, site);
+}
+
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
+   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
+   of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
@@ -398,7 +420,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
         !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
@@ -415,7 +437,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);

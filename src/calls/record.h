@@ -1,7 +1,7 @@
 /* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
    state. May use the books and calls/deferred. Invariants: a call checks everything before it
    changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
-   none of its own. */
+   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
 #ifndef MLI_CALLS_RECORD_H
 #define MLI_CALLS_RECORD_H
 #include "api/api.h"
@@ -27,7 +27,8 @@ typedef struct mli_call {
 
 /* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
    and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
-   own allocator makes the call, the result is OK, so that the call records nothing. */
+   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
+   nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {

@@ -105,7 +105,7 @@ typedef struct mli_image {
     } segment;
     const void *id; /* the build id, in the module's memory */
     size_t id_size; /* bytes of the build id; 0: the module has none */
-    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
 /* The identity of the module that is at an address now. Two modules that were there at different

@@ -161,7 +161,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* a slash is at `top` */
+        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
     }
     return -1;
 }
@@ -223,8 +223,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* Returns the working set of a process, among others. MemLord declares this function itself,
-   because its name in the SDK's header depends on the SDK's version and settings. */
+/* Gets the memory use of a process. MemLord declares this function itself, because its name in the
+   SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif

@@ -39,7 +39,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
 typedef struct mli_cpu {
-    const char *root; /* without effect on this system */
+    const char *root; /* has no effect on this system */
 } mli_cpu;
 
 /* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,

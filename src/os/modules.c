@@ -168,7 +168,8 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
     out->bias = loaded.bias;
-    /* glibc gives the program no name. musl gives the name it was started by, or that of a link. */
+    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
+       to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
@@ -280,8 +281,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (i == 20) return 0; /* this thread itself seems to change it */
         mli_nap(1000000);
     }
-    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* weak, as mli_dladdr
-                                                                               is */
+    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
     return 1;

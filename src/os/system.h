@@ -11,9 +11,9 @@
    returns 0 for success unless a comment says otherwise.
    Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* Returns the ticks of the processor's counter. To read it takes a third of the time of a clock.
-   Ticks are a time stamp only if the counter has a constant rate in every power state. In that case
-   mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
+/* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
+   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
+   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);

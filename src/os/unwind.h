@@ -28,9 +28,9 @@
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
 /* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
-   function, or 0 if no call is in progress. If the function was left by longjmp, *mark is set to 0.
-   The sign of that is `here`, the address of the current frame: inside the function it is further
-   down the stack than *mark. A thread may change between stacks, as fibres do. Then a mark may be
+   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
+   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
+   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
    cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 

@@ -29,8 +29,8 @@ typedef struct mli_holder_list {
     uint32_t dev;                      /* the number of the device that the list is for */
     int elsewhere;                     /* 1: some holder is on another device of the same physical
                                           device */
-    uint64_t count, named;             /* the number of all holders; of those that are a tag or a
-                                          site */
+    uint64_t count, named;             /* how many holders there are; how many of them are a tag or
+                                          a site */
     uint64_t bytes;                    /* the bytes of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest holders, the largest first */
 } mli_holder_list;

@@ -23,7 +23,7 @@ typedef struct mli_strategy {
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
                         those that were added for several */
     memlord_gc_fn fn;
     void *user;
@@ -156,8 +156,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Notes the device types that can have a strategy in force. It may be in force for the whole type,
-   or for a device that a strategy or a callback names. */
+/* Notes the device types that can have a strategy in force. A strategy may be in force for the
+   whole type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -444,8 +444,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list. It comes last of its kind, which is for one device, for a type or
-   for all devices. Requires: the top bits of its serial are the kind. */
+/* Adds a callback to the list, as the last one of its kind. The kinds are callbacks for one device,
+   for a type and for all devices. Requires: the top bits of the callback's serial are its kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);

@@ -13,12 +13,12 @@
 /* A band check compares a device with its thresholds. services/call_end decides when a call runs a
    check. */
 
-/* When a check is due. Threads publish their counts from time to time, so the published bytes are
-   below the live bytes by at most a batch for each thread. The margin is a batch for each thread
-   that the ledger allows for. While the published bytes are at least a margin below the threshold,
-   no thread can cross the threshold without a publication. A publication past a mark requests a
-   check. Closer to the threshold the device is "near": an alert makes every call check at its end,
-   with a sum over all threads.
+/* This is when a check is due. Threads publish their counts from time to time, so the published
+   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
+   thread that the ledger allows for. While the published bytes are at least a margin below the
+   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
+   a publication past a mark requests a check. Closer to the threshold the device is "near": an
+   alert makes every call check at its end, with a sum over all threads.
    Freed bytes are not published. Instead each thread checks each time it has freed its free
    interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
    Published bytes are never above the live bytes, so a publication below the mark check_below comes

@@ -22,7 +22,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 

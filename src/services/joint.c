@@ -88,8 +88,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* as a publication does, because the earlier highs of other cells no
-                             longer count */
+    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
+                             count */
         const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
         mli_u64_add_own(&row->publish_count, 1);
@@ -151,7 +151,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and takes all members out. mli_joint_recount counts those that go on. */
+/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
+   go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {

@@ -1,8 +1,8 @@
 /* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
    from the first export until its last member has left. A member is a context that is in the
-   invocation: the one that exported it, and those that adopted it. May use books/. Invariants:
-   those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard;
-   cold, to open and to close a record. */
+   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
+   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
+   each record, also inside a shard; cold, to open and to close a record. */
 #ifndef MLI_SERVICES_JOINT_H
 #define MLI_SERVICES_JOINT_H
 #include "api/api.h"
@@ -16,16 +16,16 @@
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
-    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began; and when it ended */
-    uint64_t peak;          /* the most bytes that it had above those at its start */
-    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
+    uint64_t peak;          /* most bytes that the invocation had above those at its start */
+    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
+                               none */
 } mli_scope_run;
 
-/* Makes the innermost span of a thread a shared invocation, of which the thread is the first
-   member. A span is an open scope of a context. Returns E_NOMEM if there is no memory for the
-   record. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);

@@ -42,7 +42,7 @@ struct mli_neighbours_state {
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was also logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -333,8 +333,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 }
 
 /* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. `waiting` has a bit for each slot whose ledger waits; it rings
-   the bells of these slots. */
+   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
+   bit for the slot of each of them. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -501,7 +501,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
-        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
@@ -685,7 +685,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls what needs a page through the pointer `service`, as mli_neighbours says -- */
+/* -- life; the functions that need a page are called through `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;

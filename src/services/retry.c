@@ -78,7 +78,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
+    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
+                                  alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -104,8 +105,8 @@ typedef struct mli_request {
                               request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self, because calls in an attempt overwrite
-                              them */
+    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
+                              attempt overwrite these */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If

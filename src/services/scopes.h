@@ -34,8 +34,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread, less invocations of the scope that
-                        ended on it */
+    mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
@@ -63,7 +62,7 @@ MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 /* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
    end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations that a context is in as running. */
+/* Counts the invocations that a context is in as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 

@@ -28,7 +28,7 @@ typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
     size_t size, top_blocks;   /* bytes of the allocation; number of blocks in the second array */
-    uint64_t time;             /* when it was taken, in ns since the ledger was made */
+    uint64_t time;             /* when the snapshot was taken, in ns since the ledger was made */
     const char *name;          /* name of the checkpoint, a kept string; NULL: the snapshot is
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
@@ -40,7 +40,7 @@ typedef struct mli_snapshot {
    ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
-    const void *thread; /* address of the thread's mli_self */
+    const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */

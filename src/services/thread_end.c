@@ -24,7 +24,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_u64_store_release(&t->owner, 0);
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     /* The thread saw that the map was stopped, and was about to leave. */
