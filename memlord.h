@@ -1909,7 +1909,7 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
-    MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
+    MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
     MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
@@ -5747,7 +5747,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t blocks, bytes; /* that a call with n storages began or ended */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
