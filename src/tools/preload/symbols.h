@@ -1,4 +1,4 @@
-/* A part of preload.c: the names of return addresses. */
+/* A part of preload.c: finds the names of return addresses. */
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
