@@ -58,10 +58,21 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
+#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+
+/* The functions at a return address, the innermost first. Each is inlined in the next one. */
+typedef struct mli_functions {
+    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
+                              the site: see memlord_site_functions_set */
+    memlord_function *at;  /* they lie behind this struct */
+} mli_functions;
+
 typedef struct mli_site_record {
     memlord_site original;   /* what is displayed until the site is renamed or resolved */
     mli_ptr display;         /* const memlord_site *: what is displayed; a rename replaces the whole
                                 struct */
+    mli_ptr functions;       /* const mli_functions *: NULL: the site has the one function that is
+                                displayed, or none */
     const void *address;     /* the return address by which the site was first seen; NULL: the site
                                 is a struct of the host */
     const void *module;      /* the module of a struct of the host: see mli_site_origin */
@@ -69,6 +80,7 @@ typedef struct mli_site_record {
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
                                 stack */
 } mli_site_record;
@@ -106,9 +118,13 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
+/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
+   of each module once. A caller that displays many sites calls it first. Requires: as
+   mli_site_display. */
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. A return address gets its symbol when it is first
-   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
-   mli_place_function. */
+   displayed, because the search reads all symbols of its module, which is too slow for a recording
+   call. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
@@ -117,6 +133,10 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
    kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
+
+/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
+   or none. */
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,

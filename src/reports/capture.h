@@ -123,6 +123,9 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
+    uint32_t *site_stack; /* the stacks of each site as lists of rows: by row of sites its first one,
+                             behind these by row of stacks the next one, 0 is none; NULL: no
+                             stacks */
     size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
     uint64_t stack_leak_bytes;           /* of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
