@@ -19,10 +19,12 @@
                                stderr
         MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c); 0: do not; unset: it is run where
-                               the process took longer than a second. A return address has one
-                               name: the innermost function inlined there that is not of a
-                               standard library. A report as JSON can be named later, and
-                               elsewhere: then it has the whole chain of inlined functions
+                               the process took a second of the processor, and the program or a
+                               library of it has a symbol table. Stacks then have all functions
+                               that are inlined at a return address. A site is shown as the
+                               innermost one that is not of a standard library. A report as JSON
+                               can be named later, and elsewhere
+        MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
                                1 takes every one. Each run takes another sample
         MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks

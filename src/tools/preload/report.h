@@ -4,7 +4,8 @@
 
 static struct {
     char path[2 * PATH_MAX]; /* "": stderr */
-    int symbols; /* whether symbolize runs: 0 never, 1 always, 2 if the process took long */
+    int symbols; /* whether symbolize runs: 0 never; 1 always; 2 if the process took much time of
+                    the processor, and symbolize can name more than the dynamic symbols do */
     memlord_format format;
 } want = {"", 2, MEMLORD_FORMAT_TEXT};
 
@@ -152,8 +153,7 @@ static void report(void) {
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
     if (want.path[0] || find_stderr() >= 0)
-        name_places(want.symbols == 1 ||
-                    (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
+        name_places(want.symbols);
     write_report();
     for (i = 0; i < 3; i++) { /* our signals are taken off; one that waited before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
