@@ -1,7 +1,7 @@
 #include "base/numbers.h"
 
-/* Computes the logarithm of m, a power of two times n, by the series 2 (z + z^3/3 + z^5/5 ...) with
-   z = (m - 1) / (m + 1). */
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;

@@ -1,15 +1,15 @@
 /* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. May use os/system. Locks: none of its own. */
+   module is an executable or a library. It may use os/system. Locks: none of its own. */
 #ifndef MLI_OS_MODULES_H
 #define MLI_OS_MODULES_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
-                    is in none, or that is not known. Recording calls use it while the host holds
-                    locks, so it must not wait for dlopen, which runs constructors of the host.
+/* Each system defines these functions:
+     mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
+                    it is in no module or that is not known. Recording calls use it while the host
+                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -32,12 +32,12 @@ typedef struct mli_symbol_query {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
-   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
+   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
-   gaps between its segments, of the segment. `bias`, the load address, is the same for all
-   segments; it is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
+   between its segments it is that of the segment. `bias`, the load address, is the same for all
+   segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -62,9 +62,10 @@ MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
    dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* It waits for nothing if the module is never closed: one that the program began with, or one that
-   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
-   dlopen on that thread, from a malloc: then the result is 0. */
+/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
+   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
+   result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
