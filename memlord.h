@@ -8981,7 +8981,8 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest level
+   since then. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -8994,7 +8995,8 @@ typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
+                                        invocation was adopted */
     uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -9004,10 +9006,10 @@ typedef struct mli_joint {
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
-    uint32_t depth;          /* 1 for the outermost span */
+    uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
@@ -9145,8 +9147,8 @@ typedef struct mli_row {
                               resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
-                              first publishes again; else NULL */
+    mli_cell *first;       /* the row's first cell, while a second cell has published and the
+                              first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
@@ -9293,7 +9295,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
    tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
    that called free. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
@@ -9750,7 +9752,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_row *row = mli_row_at(lord, book, number);
     const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
     const mli_thread *t = mli_thread_first(lord);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     int64_t peak;
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {
