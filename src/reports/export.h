@@ -10,6 +10,7 @@
 #include "os/unwind.h"
 #include "base/text.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/sites.h"
 #include "reports/capture.h"
 
