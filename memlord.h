@@ -27877,8 +27877,8 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-static void mli_json_strings(mli_report *r) {
-    const int used = mli_ring_of(r->lord) != NULL; /* events alone refer to them */
+/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
     for (i = 1; used && i <= r->site_rows; i++) {
@@ -27942,6 +27942,7 @@ static void mli_json_events(mli_json_writer *w) {
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
+    mli_json_strings(r, ring != NULL);
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
     if (w->brief) mli_json_flag(r->o, "brief", 1);
@@ -28040,7 +28041,6 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_threads(r);
     mli_json_snapshots(r);
     mli_json_scopes(w);
-    mli_json_strings(r);
     mli_json_events(w);
     mli_json_blocks(r);
     mli_put_str(r->o, "}\n");
