@@ -128,6 +128,8 @@ fi
 said=$("$symbolize" "$out/profile.json" 2>/dev/null | "$symbolize" - 2>"$out/said" |
     cmp - "$out/named.json" 2>&1; cat "$out/said")
 matches 'a named profile can be named again, and from standard input' '!differ' 'places named'
+name --fold
+matches '--fold leaves the arguments of templates out' '^pie 1001 .*\|outer\(std::vector<>&\):8> '
 if command -v clang++ >/dev/null && app clang clang++; then
     profile ./clang
     name
@@ -309,14 +311,16 @@ cat >waits.cpp <<'END'
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 char *volatile kept;
 namespace app { __attribute__((noinline)) void method(long size) { kept = new char[(size_t)size]; } }
 static void child_ended(int) { _exit(99); }
-int main(int argc, char **argv) { /* ms, FILE to replace this program with, "fork" */
+int main(int argc, char **argv) { /* ms to work, FILE to replace this program with, "fork" */
     if (argc == 1) signal(SIGCHLD, child_ended);
-    if (argc > 1) usleep((unsigned)atoi(argv[1]) * 1000u);
-    if (argc > 2 && rename(argv[2], argv[0])) return 1;
+    if (argc > 1 && atoi(argv[1]) < 0) usleep((unsigned)-atoi(argv[1]) * 1000u); /* or to sleep */
+    while (argc > 1 && clock() / (CLOCKS_PER_SEC / 1000) < atoi(argv[1])) {}
+    if (argc > 2 && *argv[2] && rename(argv[2], argv[0])) return 1;
     if (argc > 3 && fork()) return wait(NULL) < 0;
     app::method(1009);
 }
@@ -338,17 +342,21 @@ matches 'the interposer alone has the names of dynamic symbols, demangled' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
 matches 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
-    '1009 B .* app::method\(long\) .*waits.cpp:7'
+    "1009 B .* app::method\(long\) .*waits.cpp:$(grep -n 'void method' waits.cpp | cut -d: -f1)"
 asked ./waits
 matches 'a short process does not ask symbolize' 'asked 0'
 asked ./waits 1100
-matches 'a process longer than a second asks it once' 'asked 1'
+matches 'a process that took a second of the processor asks it once' 'asked 1'
+asked ./waits -1100
+matches 'one that slept does not' 'asked 0'
+cp waits bare && strip -s bare
+asked ./bare 1100
+matches 'a stripped one, which it cannot name, does not' 'asked 0'
 asked MEMLORD_SYMBOLS=0 ./waits 1100
 matches 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
 asked MEMLORD_SYMBOLS=1 ./waits
 matches 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
-cp waits forks && cp waits next
-asked ./forks 1100 next fork
+asked ./waits 1100 '' fork
 matches 'a child that was forked a moment ago does not' 'asked 1'
 printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize
 preloaded stub MEMLORD_SYMBOLS=1 ./waits
@@ -374,7 +382,7 @@ matches 'a program deleted while it ran has the names of its dynamic symbols' 's
 preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
 matches 'what a library of the language does is put down to its caller' \
-    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
+    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <std::.*\*\|fill[^|]*:6\|deeper[^|]*:7\|outer[^|]*:8> "
 wait
 said=$(cat stuck/said)
 matches 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'

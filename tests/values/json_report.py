@@ -162,14 +162,32 @@ def sites(ledger):
              "free_bytes": row.freed_here, "allocs": row.allocs, "frees": row.frees_here,
              "live_bytes": row.live, "peak_bytes": row.late_peak(),
              "peak_error": row.peak_error(),
-             **place(row.subject)}
+             **place(row.subject), **functions(row.subject), **callers(ledger, row)}
             for row in ledger.sites_counted()]
+
+
+def callers(ledger, row):
+    found = [{"site": site(own), "alloc_bytes": allocated, "allocs": allocs, "live_bytes": live}
+             for own, live, allocated, allocs in ledger.callers(row)]
+    return {"callers": found} if found else {}
+
+
+def functions(where):
+    """The functions at a return address, if there are several, and whose is the one shown."""
+    known = where.functions or []
+    found = {"library": True} if known and where.library else {}
+    if len(known) > 1:
+        found["inlined"] = [
+            {"function": shown(f.function), "file": shown(f.file), "line": f.line,
+             **({"library": True} if f.library else {})} for f in known]
+    return found
 
 
 # -- stacks --
 
 def frame(where):
-    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset}
+    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset,
+            **functions(where)}
 
 
 def stacks(ledger):
