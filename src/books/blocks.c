@@ -5,6 +5,7 @@
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/anomalies.h"
+#include "books/stacks.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/accounts.h"

@@ -13,7 +13,7 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/counters.h"
-#include "books/stacks.h"
+#include "books/picks.h"
 #include "books/fences.h"
 
 /* The moves and the copies from one device to another. */

@@ -15,26 +15,13 @@
 #define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_STACK_UNITS 256 /* the units of an alloc that a row counts in */
-#define MLI_PICK_MIN 16
-#define MLI_PICK_PART_BITS 6 /* log2 of the number of parts of the table of picked blocks */
-#define MLI_PICK_PARTS (1u << MLI_PICK_PART_BITS)
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
-/* A part of the table of picked blocks, in a cache line of its own: a hash table with linear
-   probing. */
-typedef struct mli_picks {
-    mli_lock lock; /* guards all other members */
-    size_t cap;    /* entries in `at`: a power of 2, or 0 */
-    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
-    mli_pick *at;
-    char pad[24];
-} mli_picks;
 typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or row
                                                                   of a chain; 0: it is empty */
 } mli_stack_tables;
-MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
@@ -260,81 +247,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *co
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of picked blocks -- */
-
-/* Returns the part of the table for a key. Requires: mli_stacks_ready has made the table. */
+/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
+   table. */
 static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
-    const size_t shard = (size_t)(mli_shard_of(lord, key) - mli_shard_at(lord, 0));
-    return &mli_stack_tables_of(lord)->picks[shard >> (MLI_SHARD_BITS - MLI_PICK_PART_BITS)];
-}
-static size_t mli_pick_home(uint64_t key, size_t cap) {
-    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
-}
-/* Returns the entry of a key; if the part does not have the key, the vacant entry for it. Requires:
-   the part has a vacant entry. */
-static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
-    MLI_REQUIRE(part->count < part->cap);
-    size_t at = mli_pick_home(key, part->cap);
-    while (part->at[at].row && (part->at[at].key != key || part->at[at].type != type))
-        at = (at + 1) & (part->cap - 1);
-    return &part->at[at];
-}
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
-static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
-    MLI_REQUIRE(mli_lock_held(&part->lock));
-    mli_pick *table = part->at;
-    const size_t mask = part->cap - 1;
-    size_t hole = (size_t)(gone - table), at = hole;
-    for (;;) {
-        at = (at + 1) & mask;
-        if (!table[at].row) break;
-        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
-            continue;
-        table[hole] = table[at];
-        hole = at;
-    }
-    table[hole].row = 0;
-    part->count--;
-}
-
-/* Puts a larger table in the place of a part's, unless another thread has done so. *table and *cap
-   are then the table that the caller frees. */
-static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
-    MLI_REQUIRE(mli_lock_held(&part->lock));
-    const mli_picks old = *part;
-    size_t i;
-    if (old.cap >= *cap) return;
-    part->at = *table;
-    part->cap = *cap;
-    for (i = 0; i < old.cap; i++)
-        if (old.at[i].row) *mli_pick_entry(part, old.at[i].type, old.at[i].key) = old.at[i];
-    *table = old.at;
-    *cap = old.cap;
-}
-/* Reserves room for one more picked block in a part, which is at most three quarters full. Returns
-   0 if there is no memory. */
-static MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
-    MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_pick *table = NULL;
-    size_t cap = 0, more;
-    int fits;
-    for (;;) {
-        mli_lock_take(&part->lock);
-        if (table) mli_pick_swap(part, &table, &cap);
-        fits = (part->count + part->reserved + 1) * 4 <= part->cap * 3;
-        if (fits) part->reserved++;
-        more = part->cap ? part->cap * 2 : MLI_PICK_MIN;
-        mli_lock_drop(&part->lock);
-        mli_own_free(lord, table, cap * sizeof *table);
-        if (fits) return 1;
-        cap = more;
-        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
-        if (!table) return 0;
-    }
-}
-
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
-    return (uint64_t)((double)bytes * pick->scale + 0.5);
+    return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
@@ -424,29 +340,16 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
     if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_lock_take(&part->lock);
-    *mli_pick_entry(part, pick.type, pick.key) = pick;
-    part->reserved--;
-    part->count++;
-    mli_lock_drop(&part->lock);
+    mli_pick_add(part, &pick);
     mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
 
 /* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
 static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
-    mli_picks *part;
-    mli_pick pick = mli_pick_none, *at;
-    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return pick;
-    part = mli_picks_of(lord, e->key);
-    mli_lock_take(&part->lock);
-    if (part->cap) {
-        at = mli_pick_entry(part, mli_type_of(lord, MLI_DEV(e->word1)), e->key);
-        pick = *at;
-        if (remove && pick.row) mli_pick_remove(part, at);
-    }
-    mli_lock_drop(&part->lock);
-    return pick;
+    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
+    return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
+                         remove);
 }
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
     return mli_pick_find(lord, e, 0);
@@ -486,9 +389,7 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord) {
     (void)lord;
     if (MLI_LIKELY(!mli_self.pick_row)) return;
     mli_self.pick_row = 0;
-    mli_lock_take(&mli_self.pick_part->lock);
-    mli_self.pick_part->reserved--;
-    mli_lock_drop(&mli_self.pick_part->lock);
+    mli_pick_unreserve(mli_self.pick_part);
 }
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site) {
@@ -604,11 +505,10 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;
-    uint32_t i;
     if (mli_stack_tables_of(lord)) return 1;
     fresh = (mli_stack_tables *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
-    for (i = 0; i < MLI_PICK_PARTS; i++) mli_lock_rank(&fresh->picks[i].lock, MLI_RANK_STACKS);
+    mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
     if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.tables, fresh);
@@ -704,10 +604,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {
     const mli_stack_tables *tables = mli_stack_tables_of(lord);
-    uint64_t count = 0;
-    uint32_t i;
-    for (i = 0; i < MLI_PICK_PARTS && tables; i++) count += tables->picks[i].count;
-    return count;
+    return tables ? mli_picks_sum(tables->picks) : 0;
 }
 #endif
 
@@ -781,10 +678,9 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_stack_tables *tables;
-    uint32_t i;
     if (take) mli_lock_take(&lord->stacks.lock); /* the tables stay as they are */
     tables = mli_stack_tables_of(lord);
-    for (i = 0; i < MLI_PICK_PARTS && tables; i++) mli_lock_set(&tables->picks[i].lock, take);
+    if (tables) mli_picks_lock(tables->picks, take);
     if (!take) mli_lock_drop(&lord->stacks.lock);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
@@ -809,8 +705,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    for (i = 0; i < MLI_PICK_PARTS && tables; i++)
-        mli_own_free(lord, tables->picks[i].at, tables->picks[i].cap * sizeof(mli_pick));
+    if (tables) mli_picks_free(lord, tables->picks);
     mli_own_free(lord, tables, sizeof *tables);
 }
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/picks.h"
 #include "books/sites.h"
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
@@ -55,16 +56,6 @@ typedef struct mli_stack_totals {
     double allocs;
 } mli_stack_totals;
 
-/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
-   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
-typedef struct mli_pick {
-    uint64_t key;
-    double scale;
-    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
-    uint32_t type; /* the device type of the key */
-} mli_pick;
-MLI_TABLE(const mli_pick mli_pick_none)
-
 /* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
    general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
@@ -104,9 +95,6 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 /* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
-
-/* Returns the weight of a picked block of `bytes`. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for

@@ -10,6 +10,7 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 #include "books/tags.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/fences.h"

@@ -4,6 +4,7 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/anomalies.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/accounts.h"

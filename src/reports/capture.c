@@ -5,6 +5,7 @@
 #include "books/names.h"
 #include "books/sites.h"
 #include "books/tags.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/accounts.h"
 #include "books/parts.h"

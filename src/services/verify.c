@@ -12,6 +12,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/fences.h"
 #include "books/accounts.h"
