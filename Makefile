@@ -67,7 +67,7 @@ scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tes
 # What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers,
 # the CUDA toolkit, programs that are killed.
 outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh \
-	tests/cuda.sh tests/signals.sh
+	tests/names.sh tests/cuda.sh tests/signals.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
