@@ -10999,13 +10999,13 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
-#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+#define MLI_FUNCTIONS_MAX 256 /* the most functions at one return address */
 
 /* The functions at a return address, the innermost first. Each is inlined in the next one. */
 typedef struct mli_functions {
-    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
-                              the site: see memlord_site_functions_set */
-    memlord_function *at;  /* they lie behind this struct */
+    uint32_t count, shown; /* how many functions there are, at least 1; the index of the one that
+                              stands for the site: see memlord_site_functions_set */
+    memlord_function *at;  /* the functions, which follow this struct in memory */
 } mli_functions;
 
 typedef struct mli_site_record {
@@ -11064,13 +11064,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: as
-   mli_site_display. */
+   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a recording
-   call.
-   Requires: the caller holds no lock of the ledger (see mli_place_function). */
+   first displayed, because the search reads all symbols of its module, which is too slow for a
+   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
@@ -11081,8 +11080,8 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
-/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
-   or none. */
+/* Returns the functions at a return address, or NULL if no function but the displayed one is
+   known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
@@ -11397,7 +11396,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when it was first seen has it now. */
+/* Returns 1 if the module that had a return address when the address was first seen has it now. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -11450,7 +11449,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Those whose module is gone it only marks as looked up. */
+   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -11469,7 +11468,7 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     for (site = first; site != end && site; site = site->before) n++;
     if (!n) return;
     q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
-    if (!q) return; /* the sites get their names one by one, as they are displayed */
+    if (!q) return; /* each site then gets its name when it is displayed */
     taken = mli_places_take(lord, first, end, q, n);
     mli_symbols_sort(q, taken);
     mli_symbols_at(q, taken);
@@ -11617,8 +11616,8 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     return result;
 }
 
-/* Gives a site its functions, whose strings it copies to `all`. MLI_AGAIN: the function needs memory
-   first. */
+/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
                                                          const memlord_function *from,
                                                          mli_functions *all) {
@@ -26092,9 +26091,9 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these by row
-                             of stacks: the row of the next stack of the same site; 0 if there is
-                             none; NULL if no stacks are listed by site */
+    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
+                             row of stacks: the row of the next stack of the same site; a row of 0
+                             means none; NULL if no stacks are listed by site */
     size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
@@ -27189,28 +27188,28 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site: of each stack of the site, the first function that is
-   the program's own. Owns the list of stacks by site in the report. May use reports/capture and the
-   reading functions of books/. Locks: those of the reading functions. */
+/* Finds who calls a standard library at a site, which is the first function of each stack of the
+   site that is the program's own. Owns the list of stacks by site in the report. May use
+   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers of a site; those beyond are one, without a function */
+#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
 
-/* What a function of the program allocated at a site, by the stacks of the site: estimates, if stacks
-   are samples. */
+/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+   numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
-    const memlord_site *at; /* NULL: several functions */
+    const memlord_site *at; /* the function, or NULL for several functions */
     uint64_t live_bytes, alloc_bytes, allocs;
 } mli_caller;
 typedef struct mli_callers {
     size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* those with the most live bytes first, then those that
-                                       allocated most */
+    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
+                                       first */
 } mli_callers;
 
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not a library's, or has no
+/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
    stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
@@ -27227,9 +27226,9 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* added since */
+        if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -27242,7 +27241,7 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is of no library; NULL: there is none. */
+/* Returns the first function of a stack that is in no library, or NULL if there is none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);
@@ -27908,7 +27907,7 @@ static void mli_json_tags(mli_report *r) {
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
 /* Writes the functions at a return address, if there are several, and whether the one that stands
-   for it is a library's. */
+   for the address is in a library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -30004,7 +30003,7 @@ typedef struct mli_viz_writer {
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
     mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
-    uint32_t numbers;      /* how many numbers the memo of the pickle uses, besides those of words */
+    uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -31054,14 +31053,14 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
    themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations
-   have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
-   names of frames, the modules, the comments, and the names of parts. The comments are the
-   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
-   location of a return address has the module as its mapping, and the address in the module's file,
-   as if the module were loaded at 0. (The load address does not tell the module, because another
-   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
-   better names and lines in the file. */
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
+   numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
+   the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
+   all devices and of each; `go tool pprof -comments` shows them. The location of a return address
+   has the module as its mapping, and the address in the module's file, as if the module were loaded
+   at 0. (The load address does not tell the module, because another module may be there by now.) A
+   mapping says that it has no functions, so that pprof looks for better names and lines in the
+   file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -31072,7 +31071,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings, functions; /* how many are written */
+    uint64_t strings, functions; /* how many strings and functions are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer
