@@ -66,7 +66,7 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _top_alloc, _top_free; MEMLORD_SITE
+                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
@@ -1140,11 +1140,28 @@ MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site 
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
 /* Gives a site better strings for later reports, for example from debug information. Structs that
-   were handed out before stay valid. NULL and 0 keep the old values.
+   were handed out before stay valid. NULL and 0 keep the old values. The site forgets the
+   functions that memlord_site_functions_set gave it.
    Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
+
+/* A function at a return address. Compilers inline functions into others, so that one address may
+   be in several functions. */
+typedef struct memlord_function {
+    memlord_site at; /* the function, and the file and the line in it; NULL strings are "" */
+    int library;     /* 1: it is a function of a standard library */
+} memlord_function;
+
+/* Names the functions at a return address, the innermost first: each is inlined in the next one.
+   Reports show all of them in stacks. They show the site as the first function that is not of a
+   library; if there is none, as the last one. The strings are copied.
+   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
+           ledger; E_NOMEM. */
+MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                      const memlord_function *functions,
+                                                      size_t count) MLI_OFF(MEMLORD_OK)
 
 /* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
    `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
@@ -3307,6 +3324,7 @@ private:
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
 #define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
+#define memlord_site_functions_set MLI_PREFIXED(memlord_site_functions_set)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
@@ -4532,8 +4550,20 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
-                    there is none. It may wait for dlopen. */
+     mli_symbols_at Looks for the symbols of `n` addresses, which the caller has sorted. Reads the
+                    symbols of a module once, for all addresses in it. It does not wait for the
+                    constructors that dlopen runs. On other systems than Linux it finds none: a
+                    symbol of macOS has no size, so the nearest one below need not contain the
+                    address; Windows keeps the names in separate files that need dbghelp. */
+
+/* An address, and the symbol that contains it. */
+typedef struct mli_symbol_query {
+    const void *address;
+    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
+                         symbol contains the address */
+    uint64_t value;   /* the address of the symbol in the file of the module */
+    void *user;       /* what the caller wants */
+} mli_symbol_query;
 
 #if defined(__linux__)
 
@@ -4546,25 +4576,22 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
-   contain that address. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #endif
 /* Keeps the module that has this code loaded until the process ends, if it could be closed and the
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
@@ -4761,9 +4788,138 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    mli_dl_info info;
-    return mli_dladdr && mli_dladdr(address, &info) ? info.name : NULL;
+
+/* The dynamic symbols of a module. */
+typedef struct mli_dl_symbols {
+    const ElfW(Sym) * at;
+    const char *names;
+    uint64_t count, names_size;
+} mli_dl_symbols;
+
+/* Returns the dynamic section of a module; NULL: it has none in memory. */
+static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    while (p < end && p->p_type != PT_DYNAMIC) p++;
+    if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
+    return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
+}
+/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
+    for (; d->d_tag != DT_NULL; d++)
+        if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
+    return 0;
+}
+/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
+   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
+   is the end of the segment. */
+static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
+                                    const char **end) {
+    const ElfW(Phdr) *p = NULL;
+    if (!at) return NULL;
+    if (at >= module->bias) p = mli_segment_of(module, at - module->bias, size);
+    if (p)
+        at -= module->bias;
+    else
+        p = mli_segment_of(module, at, size);
+    if (!p) return NULL;
+    *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
+    return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
+}
+/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
+   none, or it is damaged. The last chain ends with that symbol. */
+static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
+    const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
+    const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
+    const uint32_t first = table[1];
+    uint64_t at, last = 0;
+    if (chains > words) return 0;
+    for (at = chains - table[0]; at < chains; at++)
+        if (table[at] > last) last = table[at];
+    if (last < first) return 0;
+    for (at = chains + (last - first); at < words && !(table[at] & 1);) at++;
+    return at < words ? at - chains + first + 1 : 0;
+}
+/* Finds the symbols of a module. Returns 0 if it has none, or if they are damaged. */
+static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *out) {
+    const ElfW(Dyn) *d = mli_dynamic_of(module);
+    const uint32_t *table;
+    const char *end;
+    memset(out, 0, sizeof *out);
+    if (!d) return 0;
+    table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_GNU_HASH), 16, &end);
+    if (table) {
+        out->count = mli_gnu_hash_count(table, end);
+    } else {
+        table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_HASH), 8, &end);
+        out->count = table ? table[1] : 0;
+    }
+    out->at = (const ElfW(Sym) *)mli_dynamic_data(module, mli_dynamic_value(d, DT_SYMTAB),
+                                                  out->count * sizeof *out->at, &end);
+    out->names_size = mli_dynamic_value(d, DT_STRSZ);
+    out->names = (const char *)mli_dynamic_data(module, mli_dynamic_value(d, DT_STRTAB),
+                                                out->names_size, &end);
+    return out->count && out->at && out->names_size && out->names &&
+           !out->names[out->names_size - 1];
+}
+
+/* Returns the index of the first query at or above an address; n: there is none. */
+static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
+    size_t from = 0;
+    while (n) {
+        const size_t half = n / 2;
+        if ((uintptr_t)q[from + half].address < address) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return from;
+}
+/* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
+   begins last counts. */
+static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
+                            mli_symbol_query *q, size_t n) {
+    const uintptr_t start = bias + symbol->st_value;
+    size_t i;
+    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+        return;
+    i = mli_queries_from(q, n, start);
+    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+        if (q[i].name && q[i].value >= symbol->st_value) continue;
+        q[i].name = symbols->names + symbol->st_name;
+        q[i].value = symbol->st_value;
+    }
+}
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+} mli_symbol_search;
+/* Reads the symbols of a module, if addresses are in it. */
+static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
+    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const ElfW(Phdr) *p = module->at, *last = p + module->count;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    mli_dl_symbols symbols;
+    size_t from, end;
+    uint64_t i;
+    (void)size;
+    for (; p < last; p++) {
+        if (p->p_type != PT_LOAD) continue;
+        if (p->p_vaddr < low) low = p->p_vaddr;
+        if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
+    }
+    from = mli_queries_from(search->q, search->n, module->bias + low);
+    end = mli_queries_from(search->q, search->n, module->bias + high);
+    if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    for (i = 0; i < symbols.count; i++)
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+    return 0;
+}
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    mli_symbol_search search = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &search);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4789,9 +4945,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4820,9 +4976,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4840,9 +4996,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #endif
 
@@ -5538,8 +5694,11 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
+    mli_u64 mark;          /* the current mark, shifted to its place in a block */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* bits MLI_HOOK_... */
@@ -5577,7 +5736,6 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
@@ -5595,8 +5753,6 @@ struct mli_counters_state {
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
-                                               element stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
@@ -6757,27 +6913,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
    inside the os allocator. */
 
-/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
-
-#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
-#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
-
-typedef struct mli_region { /* one block of the allocator: this header, then the data */
-    struct mli_region *next;
-    char *data; /* the pieces, aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
-} mli_region;
-typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
-    struct mli_piece *next, **back;
-    mli_region *region;
-    uint32_t first_grain, grains;
-} mli_piece;
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
@@ -6787,18 +6923,6 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
    the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
-
-#if defined(MADV_HUGEPAGE)
-#define MLI_PAGE 4096u
-#define MLI_EXTENT ((size_t)4 << 20)
-#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* the header of an extent, which lies in its first page */
-    struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
-} mli_extent;
-#else
-#endif
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */
@@ -6823,6 +6947,27 @@ MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
+
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
+
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
+
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
+    struct mli_region *next;
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
+} mli_region;
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
+    struct mli_piece *next, **back;
+    mli_region *region;
+    uint32_t first_grain, grains;
+} mli_piece;
 
 #define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 
@@ -6863,6 +7008,15 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
    of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
+
+#define MLI_PAGE 4096u
+#define MLI_EXTENT ((size_t)4 << 20)
+#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
+    struct mli_extent *next;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
+} mli_extent;
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
@@ -7365,7 +7519,7 @@ typedef struct mli_current {
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
                                         until they are looked up */
-    uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
+    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -7940,10 +8094,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
+   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
+   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
+   of the table before it leaves. bench/README.md has the measurements that led to this shape.
+   Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -7991,6 +8146,40 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
+/* Returns the current mark, shifted into its place in word2. */
+static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
+    return mli_u64_load(&lord->map.mark);
+}
+/* Sets the next mark and returns its number. After the last possible mark returns that one. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
+
+/* -- the numbers of devices -- */
+
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
+static MLI_HOT uint32_t mli_device_word(memlord_device d) {
+    uint32_t word;
+    memcpy(&word, &d, sizeof word);
+    return word;
+}
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
+static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
+    uint32_t word = mli_device_word(d);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = word << 16 | word >> 16;
+#endif
+    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
+    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
+}
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_dev_direct_set. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->map.dev_of[mli_device_direct_index(d)]);
+}
+
+/* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
+   can be read. */
+MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
@@ -8093,7 +8282,8 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
-   header, so that one locked instruction of x86 is enough. */
+   header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
+   with the release store of the header that drops it. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -8331,63 +8521,16 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
    entries. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
+/* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
+   Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
+
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
    shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
    that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
    so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
-
-/* -- probes: for keys that the home bucket does not decide -- */
-
-typedef struct mli_probe {
-    mli_shard *shard;
-    uint64_t key, hash;
-    mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
-                            caller did not want one */
-    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
-                            home is bucket 0 */
-    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
-                            `room` */
-    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
-                            thread has locked them */
-    int shared;          /* 1: the shard is shared */
-    int inside;          /* 1: the thread is inside the shard */
-} mli_probe;
-
-/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
-   looks into it. */
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
-   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
-   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
-   overwrite the words of the entry. Requires: probe->entry is not NULL. */
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
-
-/* Drops the bucket locks of a probe. */
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
-/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
-   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
-   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
-   memory. Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
@@ -8401,18 +8544,20 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
    number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
-   end. */
-static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
-                                           const mli_bucket *end) {
-    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
-}
-static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
-    return (mli_bucket *)(void *)s->table + s->size;
-}
-
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
     lord->map.type_of[dev] = (uint16_t)type;
+}
+
+MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev) {
+    const uint32_t i = mli_device_direct_index(d);
+    if (i < MLI_DIRECT_DEVICES) mli_u32_store_release(&lord->map.dev_of[i], dev);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord) {
+    uint64_t bits = mli_mark_bits(lord);
+    while (MLI_BIRTH(bits) < MLI_MARK_MAX)
+        if (mli_u64_cas(&lord->map.mark, &bits, bits + mli_word2_of(0, 0, 1)))
+            return MLI_BIRTH(bits) + 1;
+    return MLI_MARK_MAX;
 }
 
 /* -- entering a shard -- */
@@ -8620,8 +8765,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard shared for good, if another thread owns it. Stops the shard first. */
-static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
@@ -8631,163 +8775,6 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
         mli_u32_store_release(&s->state, MLI_SHARD_SHARED);
     }
     mli_lock_drop(&s->lock);
-}
-
-/* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
-   store of the header that drops the lock. */
-
-static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
-    unsigned n = 0;
-    while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
-}
-
-/* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
-   shard is stopped. Probing changes no entry. The probe notes the slot and the header to store, and
-   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
-   bucket that it probes. */
-
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
-    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
-    probe->shard = s;
-    probe->key = key;
-    probe->hash = mli_hash(key);
-    probe->home = mli_home_bucket(s, probe->hash);
-    probe->bucket = 0;
-    probe->held = 1;
-    probe->shared = shared;
-    probe->inside = 1;
-}
-
-/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
-static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
-                                   uint64_t header, uint32_t type) {
-    const uint64_t print = MLI_HASH_PRINT(probe->hash);
-    uint64_t match = mli_print_match(header, print);
-    for (; match; match &= match - 1) {
-        const unsigned bit = mli_print_match_bit(match);
-        mli_entry *e = mli_slot_entry(b, bit);
-        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
-        probe->entry = e;
-        probe->bucket = probe->held - 1;
-        probe->header = header ^ print << bit;
-        return 1;
-    }
-    return 0;
-}
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room) {
-    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
-    const mli_shard *s = probe->shard;
-    const mli_bucket *end = mli_buckets_end(s);
-    mli_bucket *b = probe->home;
-    probe->entry = probe->room = NULL;
-    for (;;) {
-        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        const unsigned overflow = mli_overflow_count(header, probe->hash);
-        if (mli_probe_match(lord, probe, b, header, type)) return 0;
-        if (want_room && mli_vacant_slots(header)) {
-            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
-            probe->room = mli_slot_entry(b, bit);
-            probe->bucket = probe->held - 1;
-            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
-            want_room = 0;
-        }
-        if (!overflow && !want_room) return 0;
-        want_room &= overflow != MLI_OVERFLOW_MAX;
-        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
-        b = mli_bucket_next(s, b, end);
-        if (probe->shared && !mli_bucket_try(b)) return -1;
-        probe->held++;
-    }
-}
-
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
-static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
-    const mli_bucket *end = mli_buckets_end(probe->shard);
-    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
-    mli_bucket *b = probe->home;
-    unsigned k;
-    for (k = 0; k < probe->held; k++) {
-        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        if (k < probe->bucket) header += passed;
-        if (k == probe->bucket && by) header = probe->header;
-        mli_u64_store_release(&b->header, header);
-        b = mli_bucket_next(probe->shard, b, end);
-    }
-    probe->held = 0;
-    if (!probe->bucket || !by) return;
-    if (probe->shared)
-        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
-    else
-        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
-}
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
-    MLI_REQUIRE(mli_is_inside());
-    MLI_REQUIRE(probe->room);
-    probe->room->key = probe->key;
-    probe->room->word1 = word1;
-    probe->room->word2 = word2;
-    mli_probe_settle(probe, 1);
-}
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
-    MLI_REQUIRE(mli_is_inside());
-    MLI_REQUIRE(probe->entry);
-    mli_probe_settle(probe, -1);
-}
-
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
-    if (probe->shared) mli_probe_settle(probe, 0);
-}
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
-    mli_probe_unlock(probe);
-    if (probe->inside) mli_shard_leave(t);
-    probe->inside = 0;
-}
-
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
-    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
-}
-/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
-   again. */
-static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
-                                     mli_probe *probe) {
-    mli_probe_begin(probe, probe->shard, key, probe->shared);
-    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-    return mli_probe_scan(lord, probe, type, want_room);
-}
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_shard *s = mli_shard_of(lord, key);
-    unsigned n = 0;
-    memset(probe, 0, sizeof *probe);
-    probe->shard = s;
-    for (;;) {
-        const uint32_t state = mli_shard_enter(t, s);
-        uint32_t size = 0;
-        int again = 0;
-        probe->inside = 1;
-        probe->shared = state == MLI_SHARD_SHARED;
-        if (probe->shared || state == t->id) {
-            size = s->size;
-            again = mli_probe_entered(lord, type, key, want_room, probe);
-            if (!again && (probe->entry || probe->room || !want_room)) return 0;
-        }
-        mli_probe_leave(t, probe);
-        if (again)
-            mli_spin_wait(&n);
-        else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
-                                                  shard's lock */
-        else if (!want_room)
-            return 0;
-        else if (mli_shard_grow(lord, t, s, size))
-            return -1;
-    }
 }
 
 /* -- life -- */
@@ -8825,7 +8812,8 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest level
+   since then. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -8838,7 +8826,8 @@ typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
+                                        invocation was adopted */
     uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -8848,10 +8837,10 @@ typedef struct mli_joint {
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
-    uint32_t depth;          /* 1 for the outermost span */
+    uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
@@ -8989,8 +8978,8 @@ typedef struct mli_row {
                               resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
-                              first publishes again; else NULL */
+    mli_cell *first;       /* the row's first cell, while a second cell has published and the
+                              first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
@@ -9137,7 +9126,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
    tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
    that called free. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
@@ -9594,7 +9583,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_row *row = mli_row_at(lord, book, number);
     const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
     const mli_thread *t = mli_thread_first(lord);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     int64_t peak;
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {
@@ -10241,7 +10230,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   is published when all of its data can be read: by the row count, the index and the map. Lock: the
    cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
@@ -10266,31 +10255,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 /* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
-static MLI_HOT uint32_t mli_device_word(memlord_device d) {
-    uint32_t word;
-    memcpy(&word, &d, sizeof word);
-    return word;
-}
 /* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
    key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
-   that does not fit gets the last element, which is always 0. */
-static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
-    uint32_t word = mli_device_word(d);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = word << 16 | word >> 16;
-#endif
-    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
-    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
-}
-/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
-   pairs with the release store in mli_device_add_locked. */
-static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
-    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-}
-
 /* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
@@ -10395,8 +10362,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && mli_types_watched(lord, 1u << d.type))
         mli_check_request(lord, n);
-    if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
+    if (r == MEMLORD_OK) mli_dev_direct_set(lord, d, n);
     return r;
 }
 
@@ -11033,11 +10999,22 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
+#define MLI_FUNCTIONS_MAX 256 /* the most functions at one return address */
+
+/* The functions at a return address, the innermost first. Each is inlined in the next one. */
+typedef struct mli_functions {
+    uint32_t count, shown; /* how many functions there are, at least 1; the index of the one that
+                              stands for the site: see memlord_site_functions_set */
+    memlord_function *at;  /* the functions, which follow this struct in memory */
+} mli_functions;
+
 typedef struct mli_site_record {
     memlord_site original;   /* what reports display until the site is renamed or its symbol is
                                 found */
     mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
                                 the whole struct */
+    mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
+                                only the displayed function is known */
     const void *address;     /* the return address by which the site was first seen; NULL if the
                                 site is a struct of the host */
     const void *module;      /* of a struct of the host: the module that has it (see
@@ -11046,6 +11023,7 @@ typedef struct mli_site_record {
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
                                 the site */
 } mli_site_record;
@@ -11085,9 +11063,13 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
+/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
+   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
-   Requires: the caller holds no lock of the ledger (see mli_place_function). */
+   first displayed, because the search reads all symbols of its module, which is too slow for a
+   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
@@ -11097,6 +11079,10 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
    *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
+
+/* Returns the functions at a return address, or NULL if no function but the displayed one is
+   known. */
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
@@ -11112,7 +11098,11 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
+                        cold lock */
+    mli_ptr named;   /* mli_site_record *: the newest site whose symbol was looked up; so were the
+                        symbols of all older sites; NULL if none was */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -11370,6 +11360,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
         (*out)->where = module;
         (*out)->offset = offset;
         mli_site_add_locked(lord, *out, content);
+        (*out)->before = (mli_site_record *)mli_ptr_load(&lord->sites->places);
+        mli_ptr_store_release(&lord->sites->places, *out); /* pairs with mli_places_name */
     }
     if (image->stays && !mli_index_get(lord, key))
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
@@ -11404,16 +11396,20 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
+/* Returns 1 if the module that had a return address when the address was first seen has it now. */
+static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
+    const mli_module *now = site->where;
+    return now && (now->image.stays ||
+                   (mli_module_now(lord, site->address, &now) && now == site->where));
+}
 /* Returns the name of the function that has the return address of a site. Returns NULL if the
    symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
-   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
+   ledger, because the search takes a lock of the loader, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
-    const mli_module *now = site->where;
-    if (!now || (!now->image.stays &&
-                 (!mli_module_now(lord, site->address, &now) || now != site->where)))
-        return NULL;
-    return mli_symbol_at((const char *)site->address - 1);
+    mli_symbol_query q = {(const char *)site->address - 1, NULL, 0, NULL};
+    if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
+    return q.name;
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
    host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
@@ -11441,6 +11437,53 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
+static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
+    size_t gap, i, k;
+    for (gap = n / 2; gap; gap /= 2) {
+        for (i = gap; i < n; i++) {
+            const mli_symbol_query moving = q[i];
+            for (k = i; k >= gap && q[k - gap].address > moving.address; k -= gap)
+                q[k] = q[k - gap];
+            q[k] = moving;
+        }
+    }
+}
+/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
+   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
+static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
+                                       const mli_site_record *end, mli_symbol_query *q, size_t n) {
+    size_t taken = 0;
+    for (; site != end && taken < n; site = site->before) {
+        if (mli_u32_exchange(&site->resolved, 1) || !mli_place_is_there(lord, site)) continue;
+        q[taken].address = (const char *)site->address - 1;
+        q[taken++].user = site;
+    }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
+    mli_site_record *first = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->places), *site;
+    const mli_site_record *end = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->named);
+    size_t i, n = 0, taken;
+    mli_symbol_query *q;
+    for (site = first; site != end && site; site = site->before) n++;
+    if (!n) return;
+    q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
+    if (!q) return; /* each site then gets its name when it is displayed */
+    taken = mli_places_take(lord, first, end, q, n);
+    mli_symbols_sort(q, taken);
+    mli_symbols_at(q, taken);
+    for (i = 0; i < taken; i++) {
+        memlord_site named;
+        site = (mli_site_record *)q[i].user;
+        named = *(const memlord_site *)mli_ptr_load_acquire(&site->display);
+        if (!q[i].name || named.function[0]) continue;
+        named.function = q[i].name;
+        (void)mli_site_set_display(lord, site, &named);
+    }
+    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load above */
+    mli_own_free(lord, q, n * sizeof *q);
+}
+
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
@@ -11465,6 +11508,11 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     *named = *site;
     named->function = mli_place_function(lord, record);
     return named->function ? named : site;
+}
+
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (const mli_functions *)mli_ptr_load_acquire(&record->functions) : NULL;
 }
 
 /* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
@@ -11554,6 +11602,7 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
                                            const char *file, const char *function, int line) {
     mli_site_record *record;
     memlord_site shown;
+    memlord_result result;
     if (!lord) return MEMLORD_OK;
     if (!site) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
@@ -11562,7 +11611,52 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     if (file) shown.file = file;
     if (function) shown.function = function;
     if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
+    result = mli_site_set_display(lord, record, &shown);
+    if (result == MEMLORD_OK) mli_ptr_store(&record->functions, NULL);
+    return result;
+}
+
+/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
+   memory first. */
+static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
+                                                         const memlord_function *from,
+                                                         mli_functions *all) {
+    memlord_result r = MEMLORD_OK;
+    uint32_t i;
+    for (i = 0; i < all->count && r == MEMLORD_OK; i++) {
+        r = mli_site_copy_locked(lord, &from[i].at, &all->at[i].at);
+        all->at[i].library = from[i].library != 0;
+    }
+    if (r) return r;
+    for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
+    all->shown = i;
+    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    r = mli_site_display_locked(lord, site, &all->at[i].at);
+    if (r) return r;
+    mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                  const memlord_function *functions,
+                                                  size_t count) {
+    const size_t size = sizeof(mli_functions) + count * sizeof *functions;
+    mli_site_record *record;
+    mli_functions *all;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!site || !functions || !count || count > MLI_FUNCTIONS_MAX) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    all = (mli_functions *)mli_own_alloc(lord, size);
+    if (!all) return MEMLORD_E_NOMEM;
+    all->count = (uint32_t)count;
+    all->at = (memlord_function *)(void *)(all + 1);
+    do {
+        mli_cold_enter();
+        r = mli_site_functions_locked(lord, record, functions, all);
+    } while (mli_cold_leave(lord, &r));
+    if (r) mli_own_free(lord, all, size);
+    return r;
 }
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
@@ -11981,10 +12075,6 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
-/* Returns the current mark, shifted into its place in word2. */
-static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
-    return mli_u64_load(&lord->tags.birth_mark);
-}
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
@@ -12182,7 +12272,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
-    uint64_t born = mli_u64_load(&lord->tags.birth_mark);
+    uint64_t born = mli_mark_bits(lord);
     if (MLI_LIKELY(!t->now.span && !stream)) return born;
     if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
         return t->now.birth_bits;
@@ -12432,15 +12522,10 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
-    uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
                                                        the old mark */
-    born = mli_u64_load(&lord->tags.birth_mark);
-    while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
-            return MLI_BIRTH(born) + 1;
-    return MLI_MARK_MAX;
+    return mli_mark_next(lord);
 }
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
@@ -14295,6 +14380,227 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
     life->init = mli_fences_init;
     life->lock = mli_fences_lock;
     life->forked = mli_fences_forked;
+}
+
+/* ------------------------------------------------------------------------ src/books/probes.h -- */
+
+/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
+   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
+   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+
+/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
+   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
+   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
+   bucket that it probes. */
+
+typedef struct mli_probe {
+    mli_shard *shard;
+    uint64_t key, hash;
+    mli_bucket *home;
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
+    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
+                            thread has locked them */
+    int shared;          /* 1: the shard is shared */
+    int inside;          /* 1: the thread is inside the shard */
+} mli_probe;
+
+/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
+   looks into it. */
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room);
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
+
+/* Drops the bucket locks of a probe. */
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
+
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe);
+
+/* ------------------------------------------------------------------------ src/books/probes.c -- */
+
+/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+   end. */
+static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
+                                           const mli_bucket *end) {
+    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
+}
+static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
+    return (mli_bucket *)(void *)s->table + s->size;
+}
+
+static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
+    unsigned n = 0;
+    while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
+}
+
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    probe->shard = s;
+    probe->key = key;
+    probe->hash = mli_hash(key);
+    probe->home = mli_home_bucket(s, probe->hash);
+    probe->bucket = 0;
+    probe->held = 1;
+    probe->shared = shared;
+    probe->inside = 1;
+}
+
+/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
+static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
+                                   uint64_t header, uint32_t type) {
+    const uint64_t print = MLI_HASH_PRINT(probe->hash);
+    uint64_t match = mli_print_match(header, print);
+    for (; match; match &= match - 1) {
+        const unsigned bit = mli_print_match_bit(match);
+        mli_entry *e = mli_slot_entry(b, bit);
+        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
+        probe->entry = e;
+        probe->bucket = probe->held - 1;
+        probe->header = header ^ print << bit;
+        return 1;
+    }
+    return 0;
+}
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
+    const mli_shard *s = probe->shard;
+    const mli_bucket *end = mli_buckets_end(s);
+    mli_bucket *b = probe->home;
+    probe->entry = probe->room = NULL;
+    for (;;) {
+        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        const unsigned overflow = mli_overflow_count(header, probe->hash);
+        if (mli_probe_match(lord, probe, b, header, type)) return 0;
+        if (want_room && mli_vacant_slots(header)) {
+            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
+            probe->room = mli_slot_entry(b, bit);
+            probe->bucket = probe->held - 1;
+            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
+            want_room = 0;
+        }
+        if (!overflow && !want_room) return 0;
+        want_room &= overflow != MLI_OVERFLOW_MAX;
+        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
+        b = mli_bucket_next(s, b, end);
+        if (probe->shared && !mli_bucket_try(b)) return -1;
+        probe->held++;
+    }
+}
+
+/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
+   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
+   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
+   shard. The release store pairs with the acquire in mli_bucket_try. */
+static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
+    const mli_bucket *end = mli_buckets_end(probe->shard);
+    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
+    mli_bucket *b = probe->home;
+    unsigned k;
+    for (k = 0; k < probe->held; k++) {
+        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        if (k < probe->bucket) header += passed;
+        if (k == probe->bucket && by) header = probe->header;
+        mli_u64_store_release(&b->header, header);
+        b = mli_bucket_next(probe->shard, b, end);
+    }
+    probe->held = 0;
+    if (!probe->bucket || !by) return;
+    if (probe->shared)
+        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
+    else
+        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
+}
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
+    probe->room->key = probe->key;
+    probe->room->word1 = word1;
+    probe->room->word2 = word2;
+    mli_probe_settle(probe, 1);
+}
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
+
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
+    if (probe->shared) mli_probe_settle(probe, 0);
+}
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
+    mli_probe_unlock(probe);
+    if (probe->inside) mli_shard_leave(t);
+    probe->inside = 0;
+}
+
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
+    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
+}
+/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
+   again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
+    mli_shard *s = mli_shard_of(lord, key);
+    unsigned n = 0;
+    memset(probe, 0, sizeof *probe);
+    probe->shard = s;
+    for (;;) {
+        const uint32_t state = mli_shard_enter(t, s);
+        uint32_t size = 0;
+        int again = 0;
+        probe->inside = 1;
+        probe->shared = state == MLI_SHARD_SHARED;
+        if (probe->shared || state == t->id) {
+            size = s->size;
+            again = mli_probe_entered(lord, type, key, want_room, probe);
+            if (!again && (probe->entry || probe->room || !want_room)) return 0;
+        }
+        mli_probe_leave(t, probe);
+        if (again)
+            mli_spin_wait(&n);
+        else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
+                                                  shard's lock */
+        else if (!want_room)
+            return 0;
+        else if (mli_shard_grow(lord, t, s, size))
+            return -1;
+    }
 }
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
@@ -19892,6 +20198,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
@@ -19929,6 +20236,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     size_t n = 0, key, named = 0;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
@@ -20695,10 +21003,10 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
-    uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_threads_allowed(lord);
+    const uint64_t had = w->free_interval, batch = lord->counters.batch;
+    uint64_t share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
-    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
         share = 0; /* the interval is 0, as without a band */
@@ -24494,9 +24802,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-/* Parses a policy. After an error *out is unchanged. */
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out);
-
 MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
@@ -24510,7 +24815,8 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
+/* Parses a policy. After an error *out is unchanged. */
+static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
@@ -25785,6 +26091,9 @@ typedef struct mli_report {
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
+    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
+                             row of stacks: the row of the next stack of the same site; a row of 0
+                             means none; NULL if no stacks are listed by site */
     size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
@@ -26298,6 +26607,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
+    mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
     r->scale = mli_stamp_scale_now(lord);
@@ -26876,6 +27186,115 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds who calls a standard library at a site, which is the first function of each stack of the
+   site that is the program's own. Owns the list of stacks by site in the report. May use
+   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
+
+/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+   numbers are estimates if stacks are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* the function, or NULL for several functions */
+    uint64_t live_bytes, alloc_bytes, allocs;
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
+                                       first */
+} mli_callers;
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
+   stack. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* the site was added since the capture */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+/* Returns the first function of a stack that is in no library, or NULL if there is none. */
+static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
+    while (node) {
+        const mli_stack_node *at = mli_stack_node_at(lord, node);
+        const memlord_site *site = mli_site_display(lord, at->site);
+        if (!mli_site_is_library(lord, site)) return site;
+        node = at->parent;
+    }
+    return NULL;
+}
+/* Adds the numbers of a stack to those of its function. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
+    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
+                                          : a->alloc_bytes < b->alloc_bytes;
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *own =
+            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
+        mli_stack_stat_fill(r->lord, i, &s);
+        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
+    }
+    mli_callers_sort(out);
+}
+
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
@@ -26947,7 +27366,7 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x);
    its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
-/* The name of a frame, and where it is. */
+/* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
@@ -26955,9 +27374,15 @@ typedef struct mli_frame_name {
                                  file of the module */
     uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
                                  none of its own */
+    uint32_t count;           /* how many functions are at the frame, at least 1 */
+    const mli_functions *functions; /* NULL if there is one function */
 } mli_frame_name;
 
+/* Returns a frame with the name of its innermost function. */
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
+/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
+   one. Requires: i is below the count. */
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i);
 
 /* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
    its site if it has no stack. Then come those of its scopes. */
@@ -27062,28 +27487,39 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+
+static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
+    f->name = site->function[0] ? site->function : site->file;
+    if (!f->name[0]) f->name = mli_frame_kinds[MLI_FRAME_UNKNOWN];
+    f->file = site->file;
+    f->line = mli_site_line(site);
+}
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i) {
+    if (f->functions) mli_frame_name_set(f, &f->functions->at[i].at);
+}
 static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
                                          const memlord_site *site, mli_frame_name *f) {
     const mli_site_record *record = mli_site_record_of(x->lord, site);
-    f->file = site->file;
-    f->line = mli_site_line(site);
+    mli_frame_name_set(f, site);
     if (record) {
         f->module = record->where;
         f->offset = record->offset;
     }
     if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-    if (site->function[0] || site->file[0])
-        f->name = site->function[0] ? site->function : site->file;
+    f->functions = mli_site_functions(x->lord, site);
+    if (f->functions) f->count = f->functions->count;
+    mli_frame_function(f, 0);
 }
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     const memlord_site *site = mli_frame_site(x, frame);
-    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
+    mli_frame_name f = {mli_frame_kinds[MLI_FRAME_UNKNOWN], "", NULL, 0, 0, 0, 0, 1, NULL};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
         mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
-        f.name = kinds[fixed % MLI_FRAME_KINDS];
+        f.name = mli_frame_kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
     } else {
         const mli_scope_record *scope =
@@ -27470,6 +27906,25 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
+/* Writes the functions at a return address, if there are several, and whether the one that stands
+   for the address is in a library. */
+static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(r->lord, site);
+    uint32_t i;
+    if (!all) return;
+    if (all->at[all->shown].library) mli_json_flag(r->o, "library", 1);
+    if (all->count < 2) return;
+    mli_jsonf(r->o, ",'inlined':[");
+    for (i = 0; i < all->count; i++) {
+        const memlord_function *f = &all->at[i];
+        mli_jsonf(r->o, ",{'function':%s,'file':%s,'line':%ju", f->at.function, f->at.file,
+                  (uint64_t)mli_site_line(&f->at));
+        if (f->library) mli_json_flag(r->o, "library", 1);
+        mli_put_str(r->o, "}");
+    }
+    mli_put_str(r->o, "]");
+}
+
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
@@ -27488,12 +27943,15 @@ static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     mli_jsonf(r->o, "],'frames':[");
     for (i = 1; i <= w->frames && w->frame && !r->o->failed; i++) {
         mli_site_record *site = mli_stack_frame_at(r->lord, i);
+        const memlord_site *shown;
         if (!w->frame[i]) continue;
         w->frame[i] = ++n;
-        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
-                  (const void *)mli_site_display(r->lord, site),
+        shown = mli_site_display(r->lord, site);
+        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju", (const void *)shown,
                   site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
                   site->offset);
+        mli_json_functions(r, shown);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -27531,6 +27989,19 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes);
 }
 
+/* Writes what the functions of the program allocated at a site in a library, if that is known. */
+static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
+    mli_callers callers;
+    size_t i;
+    mli_callers_of(r, row, &callers);
+    if (!callers.count) return;
+    mli_jsonf(r->o, ",'callers':[");
+    for (i = 0; i < callers.count; i++)
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
+                  callers.at[i].live_bytes);
+    mli_put_str(r->o, "]");
+}
 static void mli_json_sites(mli_report *r) {
     uint32_t i, rows = mli_row_count(r->lord, MLI_BOOK_SITE);
     mli_jsonf(r->o, ",\n'sites':[");
@@ -27548,6 +28019,8 @@ static void mli_json_sites(mli_report *r) {
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
+        mli_json_functions(r, s.site);
+        mli_json_callers(r, i);
         mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
@@ -27877,15 +28350,16 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-static void mli_json_strings(mli_report *r) {
+/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) {
+    for (i = 1; used && i <= r->site_rows; i++) {
         mli_jsonf(r->o, ",\n'");
         mli_put_site_by(r->o, mli_row_site(r->lord, i), mli_put_json_part);
         mli_put_str(r->o, "\"");
     }
-    for (i = 1; i <= r->tags; i++)
+    for (i = 1; used && i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
 }
@@ -27941,6 +28415,7 @@ static void mli_json_events(mli_json_writer *w) {
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
+    mli_json_strings(r, ring != NULL);
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
     if (w->brief) mli_json_flag(r->o, "brief", 1);
@@ -27996,10 +28471,32 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_put_str(r->o, "}");
 }
 
+#define MLI_PLAIN_BLOCKS 10
+
+/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
+   thousands of other blocks, and of these the sites tell as much. */
+static int mli_json_block_shown(const mli_report *r, size_t i) {
+    const memlord_block_info *b = &r->block[i];
+    return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
+           b->meta.rank || b->meta.flags;
+}
+static MLI_COLD void mli_json_blocks(mli_report *r) {
+    uint64_t count = 0, bytes = 0;
+    size_t i;
+    for (i = 0; i < r->blocks; i++) {
+        if (!mli_json_block_shown(r, i)) continue;
+        count++;
+        bytes += r->block[i].bytes;
+    }
+    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[", count,
+              r->total.live_blocks, bytes);
+    for (i = 0; i < r->blocks; i++)
+        if (mli_json_block_shown(r, i)) mli_json_block(r, &r->block[i]);
+    mli_put_str(r->o, "]}");
+}
+
 static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_report *r = w->r;
-    size_t i;
-    uint64_t sum = 0;
     mli_json_metadata(r);
     mli_json_verdicts(r);
     mli_json_devices(r);
@@ -28017,13 +28514,9 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_threads(r);
     mli_json_snapshots(r);
     mli_json_scopes(w);
-    mli_json_strings(r);
     mli_json_events(w);
-    for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
-    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
-              (uint64_t)r->blocks, r->total.live_blocks, sum);
-    for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
-    mli_put_str(r->o, "]}}\n");
+    mli_json_blocks(r);
+    mli_put_str(r->o, "}\n");
 }
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
@@ -28052,7 +28545,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-IlhhIbyeSF/ME/7DNZ8taaS3NXYnikZqLJ04W0EDPvw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-BKUNmE6/pYlGBS8ufA+h9Gu1X8ndgK4Cqz83OlwYy50=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -28074,540 +28567,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3749] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5f4XMZr1kBNGSfCSmTOvlaNpu"
-    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol71eotoIcugk6WX87qXROWV+/kshn+R+HxwP"
-    "Hg2uPBGmCmX2UamI/jXh0zJsD88wUxpftXOMriAjwPxuTySJzLCLFUxq9t5jqPj2cmp+DzqRycXA8xTLjPZzpPE8O9YfH"
-    "54dPj8iPJclmnSziNP4d+h+Hx4MowOKU8UxzLfaG0wO55Fz8Xnz5KLoZSYa5Zm2a48wxOda0j5LqJyV7ZBbLLRHNxGZd7"
-    "OFx0eHmGu2ew0eX6k82w3O7uQkcRBPh8OBgkNsig2BjmMn0VHF9DiLOmfxpinqOebq3dxehHHQ/H58clxfPIMM10XeRF0"
-    "lik9VIsolqLjvH/T+RZeHdH5VuZZITqvirwqsqiCb6/lb9E/l533UV7pTKboOkDA8alFwc+LMs3rVVxkRdmr4rm8lgF9V"
-    "lmxW+2vmLJ+uroo7npV+t80vwwuijKRZQ9S1vP6OltVcVlkGcBdksDnXl0sgkP/qJTXo96tvLhK614t72osLXtR8tuyqo"
-    "NBv/+39f+9lkkaddxFKWeyrHqlTJaxTGDkdVrAyuRFjz/JPJbeym7rQs6jm7Qog+oaej1fry+K5H51k1bpRZql9X1Aj5k"
-    "cXUflZZoH/dFFFF9dlsUyT4KbqHTVXvJGNFaVBJvCGxU3spxlxW3vtowWwUUpo6veLYx4NCsAQgdHi7uDgX/cqe6rWl73"
-    "lqnoRYtFJnucIN7Ly0J2fv5a/FhcFHUh3qYXsoxwQLREooI/vUqW6Ywq7EHLaQS/+fIaEuOgji6WWVTie7WezNMkkfl0l"
-    "aTVIovug7zI5V56vSjKGgqtI16qIM0BslJYw1kRL6ueGvyqWNZZmstguLjrALikSYfHybsNhsrfe8VsVkkY2+JufbGs6y"
-    "IXlcxkXIs0XyzrFQ1cNTFqNfjorDKIYI2thhFd6I+9MkrSZRXAhI4U6AT+EKCm458g7FyneW8uETSDIb1Hd73bNKnnDDz"
-    "c0VW8LCvoz6IAqJalSg3muIhqEPyyUo3ay40IzlNFJrgMCG5VJZOwLpdyutoaHMGHXUNrtL1NUFp/DlthtSiqlOC5qtP4"
-    "6n6E26M/+i/kSORdcDjSSzvL5N0ogr2Y91IApCrANZLl6BKgkGfEzBLurQ7MhzuABxFHWewe929uO73OEaZ43h+sC2xdG"
-    "PP17uVZzwe04rRfg4HfP+bZ533U4cb7nf4okzX0r4eIBnvV8/sDeQ2lO9GK9nsi44Ihn8B2/Xk8LyqZr/7UgI80CPCS79"
-    "i/iJU/AUu9TAL5oonTLXegq/lK7++A99aI+moSZZaliyqtRrdz6BQNTkL3ERfYEPjcrlaBooL5Vld54Hl0s8LRBoP2auN"
-    "IccEanHMXRMu6GDGWAzKm2sNq7NmgKjt691vQPNo18w3gHNLa7RibqlBtHH7xYYvL1TZQWx+JKMyjBCau30Es08Iv6+so"
-    "zVfNrD0/akESjVR3rd/BiehgjnUFuxb6vtLfBrSKCHP6U1dn4cqI5HAuDRCUshO8VVEfliFtKrKK9UdWrf31fNjaDoSLC"
-    "Gsq5DTwD3dvhWaksGuw2Hp+aFdlT8YG1Yny+1uc4LWfF7Xcscx21adt7HhEIO9jPuHP0ssl4LROgs9RXNPT53W6wN9qeQ"
-    "313Av/uiil8K/kfSX8uiiyqgOUATH/Nrb0kbfgUcyi6zS7V18x2Rs1o/NPh7hDrgGfRpdyG5VqvmoHAVZLQfv3cGMJsZj"
-    "XwDPBhZ4AmpGBxk6PTOjn8npR36907uHNnOCw07dm8PDIxra0Z4DiYxrtLkJZGlmpTY+wn0TVXH6K0j0H7LSD/gDn4mNv"
-    "O7RdNM0+3KzxEaLdOwGqPQMmCGicBbdD7vA25NhLhHAC7MgtMF+rLK0gvb7PpMI2DYQN/NaE9Ef2fhgcb2+Io2NTL3C7q"
-    "zZ1V5uh4z+3tuvOxeY5tEH98LiFLTf2im7Sv4iSXfSegMfKViQ7sxGb7rWr28C1GzVFvCFuefwn/T4DCkC7LO21gsnSQN"
-    "Sg6J1tq33bppX4h8dM5IjoJE5i59BGJetm06c3K5uENhA+ZBxhMiYrg4hauG7H2g6PHyH8Vm2d6jrKMtP5i6yIr2zAo5X"
-    "fqKW/A1YfW2jCZH88NwPeuSc70MNaY0OYoi2SvMV8mNzWPD3Wtzgqk6ZvKPuO8A+IQNeQAmQXhrm8zquglAsZ1S5iH+Jl"
-    "BDSIPB38uEPsgUA+1xODWQkMnWYVuIHVDv4OhP5NhHNis9anNBtbI8PqOnMZQbHHObOLCHhpAIOGGW0V7FystlHCDibDr"
-    "2rod8MRlxJmJL2Rba7IAjVr5Qifdfp/xNmqkQMqGW0yehazkuawHREOELsZtoX5A+5kJ7W2DmTZLt3Dgv2OPf26rLxuxh"
-    "hdAEpb1nJEKK6v2H/FgPdHSnDpyRtA7hWjXj0Uln12UUDdkL8Aar2yhK0WxdiiprDcmbyUedLxs/Q6rVd/3NLGvFo1/GH"
-    "T6xrQptD5HxEKMI/iOk1OJbFt5jfodO3Ply2WwtKoFFdZPHf954cdv//8WPUGsnueUJ+OnsOn09YnmM95VMdzu07eniRI"
-    "QJPAiV/iFMAiuYPD40ReChthAxwAxIm6BIqwiErIhe8d2H+enrBHCWxDV83cAs3cgZRoN+zalaZcylIGVc+Q6z/DQmpH8"
-    "Ut7QWHR1/5lKe+3UYqmRbpyf1bKFsu/exdxscf2aRtvKC5VtYDiGXS+doMsgrmK52mWeFpwsgnZXxbhVOs+cL4ak/uKJD"
-    "DS/zS/dGjwniJBFsPFk2vrwP6cPNIiVSRcPNIiMjVbPIjBjid/wPf68Twq/wzRPOKekCAGbQJnSAtw2Bl0Bn0bHz/XLbb"
-    "ICZboWuWgVOeZqauzEPzrR3dptfrkbD8/bkqtGuaGiy+yon6cXNG4AKKYai4MSTnkCf60EkSDfdOQ3leDbaDWTHmLVqzt"
-    "MbY6ibrPdHYPPAAg/bwOCDZ7F7K+lTJfs+z1ySV6TF3S1tH0O4pGt4Q5BaxECZDr0J99HNHCNJvmxPBhw+0cbT2HoQgju"
-    "94eDX9HqWCWlnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy3gOq0eEBdBO736kNIlxWVSA39Jy/X"
-    "kGRL0i/YWCn2f9m/kOtoKhCZt4ROXANSnl7G1az9NGDdW758XgPB3V8Z1KwzWJ6H+8hYePIBNr8xolXiPUbdAnbgxBn2p"
-    "Q6SUw9i0kaTYALxxzEqRn0hX4t7tEJ/XtsvUND1FQa5paWtNZeicToy49UvyTYqYaiYa45hOjDoVFJn2oUofu5LL+7IHA"
-    "I7psRlif0GUfNbrsDb3IaEtvNujDn8/7/f4hDR8Y6jboPqbNIE1O9mfEDdJygCxBINJX0rdBq1olxL/J6pPtWVKQpRChp"
-    "QcwBn5+B/fbMNKavd/BocdAuGEZICOxFu4xyD9r/zpa7BAZ9NEAKdYwD8ly2w1vttEoI0igYLL/yBIriNjYQ5vKP4U4Ej"
-    "mLlllt+rK1hps6gv8PLgab8IvZ7FE5cJfiDsqQAnwD0XPn2vv35BH5DcT7+k+1Sfy/nondp1JGgUWymkrbrgO2SqOyJyB"
-    "W02Xh5cP+Jxbx0TOnTZCitj6NpOsIB9Do",
-    "jLJoUclAP1gEZl3PRZ1Ymi9WeT3bUCIiGts10fX8D46NBqPHVmFDS9fAG1SqKbhFCJtDiw2qvnGIYfdaH/7ZDei0ze317"
-    "BFVgOlMEM1Qdak5IufX4eD02GkxAlrth5qi+h6rhuJ8YAcbrw6jCmgQtjr9RJ0Dx1QwaBdP5J8pf9gqjwrXDi7wxioZuf"
-    "6x5dlEAn94XMFN0c7baBCANm7Vd9TfoURb16hg7tTl6hNNIclocuoT091DWPv5agvt+7V1znM4tLW0f4DelnkaFwmgoTR"
-    "JgxSNGmrYiUDOl9UO3oAU5bv4CaCm5YZOoC21c25gzD3RPHpoY8CSfocG0jnQ1B3r8zq4RzoKDsjggc5Kmn192ED5uk78"
-    "NM+he20OQNHazpAZsvZeQH4K2dzLS8Ar9ok3McNGqBjajAXqwbf0sutE1lGatUVSOqVUpzybJ+Xa+KJZtg7A4+LOW9Gpd"
-    "SNVbHCYG+wNH4RCiQ4eG5OUxOedjFdOufhFBEvNiFGfAvP35499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3"
-    "+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/sPhLX+1iTp1WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/"
-    "ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPNbsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYnzJ18JHZ"
-    "/NMCd1sLPtwUuY/bh2Rb8hS2hao9CxSO/heIchc/pqrsZmlwIWcFHdcbmtU/jBzLboNRFTwMdp8Mqto2jRmaAVnoSZ+17"
-    "+IRdmlsbdOJ/wVx0OY8sEDIeIFYolmAo+NNtvvzC4mQ14by5mx18zNzvRtSJkkdSlIypyWN6KmnYqgk7EdOhD95NLN9Uq"
-    "wl6K2z4vXn0PFqaRQ0bcg0XxePCmu6eJRFpdF3krLWVlUSiiEpyhTQ6HCjiJUB912X1REKU6l9pgxuVMY2UTJaStZNrP/"
-    "PmbK+6KRJ6OAoblJ563TiLKqq0CEDDef8DGUplYTrCSkHkAR/Venzz1r1cNMbtSih4fxsPjz/ZQ7UPp5H+aVMzg4g4X/b"
-    "QiJv0lhCE0lURz1AvKHzWiVBTqhQvVHln50tdN1oy+Gc/1TUUdYJO6hN73Q7JW6XRKJKvJSicwEMWHQJ6fVcdpISxJJy/"
-    "/Pnw8GzUcV8yF0tOumscwUoIIdsyxzgB4Ctlon/2c/NSyetOrc4UFJnVp15kSWjTlpj+oUEYIFlIDDpIG3o3EZVuyfQfp"
-    "RzJ2gwnSpChU3VWVbQ0tnBAgb2yLR99ti8XUto696etm85hWeNXzq0Xev0Wu6evrcwJTBLtaxER0bxXPcP26iBfMKsVHG"
-    "USb/zE3Qe6+mgHha7XqsExEh6UoPPYBZk1inKziLNobr/FsU1VJ2UsAoLNNjsRGUJ00UKq2voHFXDyEfAJFbz4rbqRFmG"
-    "M1Z35tFiIfO/PEW6e/Yk/aTTeJr0a6eYwUiLxWNw9jXyoioHjEGqZYfepyVyGfARUGTld14044MBCwCqKE86MEHPhsMRz"
-    "YcZ52db4xx1vkCsR0Xez9NZ3eX32yi7AhAvrrkHHUCp9CA6X1RxJ5PRjaQFuf6LEwUs+5U9Se/wnSeI9vdcZgmtFGZ8ZC"
-    "NGV8BnwvLnncwAFQwsAVEAOVDoMqsBOlGnSu9qCWh6jrOO1c6BDoJI9hd7T/jT7v4bYmRAWFnM1SislN3df9EBbg3BGrY"
-    "ukFaJv9gzHgaRXtgRI7XsvPMJI8AjYgNY+VfzAnjtTvQZ1oQrBBgJM+ad2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaE"
-    "vOcUnov3nwDzr3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFSB33ktszrC6"
-    "iywIW4WJy+TFdaF88osmf/Z+6LEg2SYQrnAyq19ycu0tSf/IvKILltz+BO+K6QBj7vnj3ZLAzeIKGaI2ZhfaqYV6Gj+1/"
-    "EasFkb60sJannx+bHeMS0C+lMsS0DzenUBLxOhQISk6LHfIdqwGxaQCsrPNsFgRDSDZH1Mh71tEJxaXkGgEy+vl6wkJJR"
-    "AHQKm6vL/b72IB23NyktO4Wl5iw1UdYez7Z6fd3io26mWF9AQ4QDOTZ3OJU1QkuDWTv8qqgJU3e7jW0wAhJjHvDDA22nM"
-    "u+vT7n7/RQYCRCpA2q3ufKvTiLfTbxpNL8oCUCgQMMLZQHVSnFE6i/xLrF9Vg5R73YZklUTtM3dCC4asHGf/Sy0pTq7V1"
-    "AudRm3pt79UPXIy7XmkBJ5EfGS4LxYwYR11QK032l+buTxaAJloD+i9SWQAejWX8RVpqLh9U+iTTT6OEOcw/UkbJ6okGq"
-    "h6+WvrcwH4urU4lMArg48Aciky1eir86dbYEPe85cGF3/9xaugM+h8k75EjDToD486L/3OV4T7GAF2WFpDrE1QTroRREt"
-    "+57sC2ZdL5I2pM4voklj9z2ayjkECZeSWq1yKKSNMofrxfxxg9xGK07h2Rq7rheer2TLnWahzV3qocEDNdHjhSjZKqzxR"
-    "hU/c2r8ukiVQQ0/k9Ir6EE8UkLEmfZQnIkqfwf6EXKgQc9Pw/FXtXripjwTDExduNbmHN67Km3riGt744MjzvFE6c/dyP"
-    "5P5ZT33Slkvy7yTA+sygslwuWcpooLcS0m7Ec6lm5oWqwyg2e2L4fEJN1+G59GknHogAGcwfPdlUcCk5J5fIiqtpOuNuJ"
-    "HVNSQH19B7opqeiJc1vcKvJ3CkQS5wkJBY6Gk574+LAHsn1MwE1XrNnVzUYS5vO78A/vw2WozMFL+TOMVqYIvan0cVJDw"
-    "8wCOej0pBa+AJeL/Ed29tir6iz6LSK5SH9f1CwlxIHJ0MCZfBsjtjTggcBxanyaPqafLt7zepsHSXZoU9kYYHv3b7d5N+"
-    "7zTqzabdJwc+zErt5t7YcWAmyjB/eHD6d0638uviPdXnDk5gpsL04SF6eMhhhoHBgNXYrEg4jpl0YEGDYlx0P372sZsFJ"
-    "f1iNy6WaZZ8SBOANFjY4NItHh5KgEIAoUCKRRpfBaurNE8Ch1bCETdRtjT51oJaDqAne9H4Ejrdda8BmFHGgv4HTpefYY"
-    "K8IOo63R3jWESAsqDCrBmH/3Ty668HUxoArJjjItNBUrvn6GWfV6EMz2VTyA1+TboPrSnweA7E7zKcOMiROIKFH+EY7sa"
-    "ZNiCzqPS6q1lbLmAScOpqnp7Kxx816MqnX+ifowYBKfj78KDyJXJRzwMJUEJP3UHQ5ymFjPADa4cQfXH/DbSAMAzwK67S"
-    "pAomUwGDDSaTvoB/U6F+pwL5ygpqoe7jA7tAQm/6emKqPERc467yAvNOYFDUDPRyRYPAsTtrbypgRwSTvYGg/0/XXjMRU"
-    "vJEiNxbZRIwYoi7FbpJW6XSUNUpxm7Os7C/X/DDXhiaJFelhfNKP6ItqRe4RQjd4gaErhp3ZQVfhfSp6/5iWc3dAgs0W/"
-    "Pe6hlsZJyOh3BwdgYJPiCuL6J47rqFiBDbFtgXGDp0ROL2n0TTcK8P7cHcTqopvHbDbwGz+Wg6Xoi+562tlt4SEtAooMJ"
-    "NuwmLehoAey+ytB7TtKneT2DZKjXj1doLmmS1Tr/VITUAHdVNvKyREMDWg2RddzWmvVspAFQ7k3Mx1EmGOlGhCe2lDPb6"
-    "60CuxXWl65eEoKvw/DecYED+GkfD",
-    "Ww6zG57vVb4qDRsZ8E0xyXuDKeooYQor/LWAI8+bJeCeFyEg29ovo1smK4WiJ5ukpGBCRiBVhjTBqc+MkWflzTDvdeUy3"
-    "YFmvDKkqS1Fhn0RGTRD3xT5enhwTQ5AbBrOYak6hLUAawDc3XOGSkxSH5HBB9aEQU2AEswL7Sx+m9K83UPRkpOrbliNkY"
-    "rymwf7r/T1DlSwtChuXcwiQfIvPygSN/TUokdhQQR8FO3vU382QcbuPqkfO4oCwhCw6/duZHUesDZubUy0+g20vgHjIt+"
-    "kZRrTFGFpYC8LJ1NagVG5vw9sARLLEmAwLP3lwst4K0ICrlwcluOcEEFpg7W1gDNcwKyh/F5Om3smYl6lWMwYQfJIZzZW"
-    "/Zc7UwxMi/igyK+Jz4zWfg1rqjdJvAaqCuiAFAMEZBrEYYglTZjCBTaclSS0erQOhVvS/HJmnlb8M0XbHALgEHmUGhXQv"
-    "iEeXu8XNxKmDW8UKYjc30/P+39iiXOl2tPLm9otK5i5J0rn6pmAudETESGLY+PtaMfWdGG2YYv/4/333/nMjqSze3cCqV"
-    "NkIzU0pMRQwhb2URXiId/BX6wJi3HCnrgXKiOJtx5g7w+0YLrJWVi4iheKsTKLXaJ35uNis/EjBRwAxAhUM8CyE+AjoTK"
-    "YYzcGrLzVA25fiVSAHqgGXSPwuRfwgoem0LtmrfRKZjQlIhHzBvdeMWASSpoBSxoytIxhrYJYrZZJdFwQHaPLS6jTAcYl"
-    "VmShg7k8h+HWZMY/GoqhUMNAxR5AMG2om4YKJUCFrAl/TxBK01LQOvLcqE6/UuXS3DUVXLvvNV/d98SNJ34MAeuTYPBe7"
-    "avVGj/l3ugVEMabXvhKNGB6JX4kDPujpgfjH4PvL34DGcsH2Su9zN0fxYoGeF/pChG3Aui+skHXW99zdfDhRsw1QG/CUu"
-    "plnwYVYFqsZY2t1QSkFxPmJvTcWn+3pBkzEPbw0Pd67dJEp1It/Zhe0a6AzpTeDLdvxpwTQgvhjgarljs2mgZL0tfh1pp"
-    "s4QueIp1Mfz+Yj5rcbFFN3URpljLdWEoQBvZKvWT7+yXzWlAfiKruATLGTw48jX3bdBcmj9kHBnL1BthoBrgfk7puhjXi"
-    "I+BQVfU4A0yGXL1INEovEXAgM/LDnsbsCqmrUoph0S0SHJlu8065r/TgoAvz8H9LqkcEdgkszBy69hjVtmb4CmYYuOvh1"
-    "IsmV9OGYcS3HqD8OfwCNBcGr8OX/vS8D6LXZAi/3p9E8jgiheOtvYp10UYluGh9GNIHQwT+VYcr5gSCPBdM6AIQJhFZB1"
-    "FObGEVlPm6IQaXla1jkGoEZ8PxZBrcwTeasjw8z4lxQ80DYvz3sHMmU419fd83+Z64eQvtUnoRnhcalLyGICucgQcf7r9"
-    "qT1dh9kobp1S5CxBzAUKQIEYa5CM0YjkfrL2GxTbcfSRSQNz/qif5FDl9YY1sEKSinqRTlDLWhs2lMbJIwTnPB9ZWzgyD"
-    "1EBF3iFBnsp4WPYWhBqUGgbTST0FUeM2qlRKX6Vgh0Pkc7IZgBstZXQBohcW7lEBL6AXyBsDJGJ5BkhISIrlRQ0JmpfE+"
-    "qTMsT6UcOAVxULNoyHNyEPZGlJvMMrP+6O812sQkgbHfCqQ71wugNRCB7rwjP2IsFP4Aj/wggPAN/yFV+ojvtMDJFAfMY"
-    "EesAD08AELwK/gcog0I+qrFt7WSvYN+9bu8O9Cew+2ZnuFAoSbq+o8Dw/u03wpR7ois0tUAk4f/jItLWDO7kY8Xz6aqGp"
-    "4SX2OoUQ/IDBECJxnKf4d9wbBwLPxbkSKL6rEi6C3hSi6IRddN5ATt5R42+xStTWuChYBJCy30sN7eFCy4/5+pcYXhoNm"
-    "0Eb/xII3SWIPD6tHlREYt2cGYgmRFvhlU42gvx6x1otqQIKRG2m9MtJ63kjrlZHWGaQBhdKvmmMcB4sLBQr+lpw48goGt"
-    "QLmOGcSR4URqnKf+4MJuC0q2hZr3uITwDW1T9xR5XpTtXhIYXH7YuM97gOqvKjeXsW/Gkf+EA774qUMj543SHCWt5Eg9m"
-    "PsSmpeUvMHnAiTVYVm29aemABQT8MPFNVrPPEPT7r+4OhpJfzB4dNqGkz808MePUPKEFIUpvrIrrJPVtjJN2ga5R56686"
-    "TVbHxXp/3x4f9YHh8vPY+NkCV5Kx2AHCR/kXR6GZhJDWL1zXKZCr1g4/WeCOtQQAWBIFCIYWnh131jh6MrwAOX9Qu7Km/"
-    "HT/1+4PnPb9/eLLZbVeN2D86CfznR163ws7qxP7pcYDOwZg2q6E1ouTe08OT/sGNbA1kuTHzdbGAGf4FmQ/DtkJqKY12D"
-    "NbOe/pDd4Bab1gbPEE/cGu1YQfeCOfjTlbhi7KM7n00kHBXPNDgpVwL1HpNjLyGKiveZGNA0IGFOtNRCiC6KBauN2pYq5"
-    "R70asVVgEpIfXv4PXOe5oD68T442k+UgsDHZmUU0ZzKbAqQMUEsFUiE+XTH0QMfFV3cB7CiDb28gxqIuQ0A5Hga7SOc+f"
-    "h+VzVfjZAjmp21h9zrkBl1ur2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZN+6ltHlgANh0lr1H68qQwUdw0o9Akt05"
-    "sM+wBDAGg2ivenPkUX7oAdlcbzCnaiq8VO3XUmQeisN3vQwaH2mth/Q5oJhMRnsRYEBoKBKoT3NJ81RcSd2fNAehgZTGv"
-    "yAAhEOhc1D3AG/rcQHAwFtr1Qh8mo5HalZ7QzHA/h96raptLmBuGHqB2sOVFvpr4DuWebK/v6eeSDVSITBeZsVFlL3IFv"
-    "MoTMf+8DgYCGnNLexkZCtUGvUeK29613Oj80PgWWBu/WOeX9G0l5La0l4qtnbcqK/7Q+/IrnOAQz30sNmNDp5A/6Lz4dH"
-    "+/gKZVZ7q76Wr6EjUew4br3uEVR4MN8sPFI6NjdZSAqWqYSn3JKCj/f0YdZfLBWouzaT+Y+scRe8c6vAsKwCYqoMfvCmK"
-    "taJgLOHfdesDtf+fcgouo+YEc9o5bhSeAyichUiAzuCpy4vtsVJd9fZbiaoTg9Wld4angON/sLxMhqZ4BhR8fLK6Q1VKB"
-    "xDg5kdAas2ILqq2Uvh3OQH+WEbVspRTQluE0IwYUADPJhD86WQxu3e9UYPYLSBDclQjORqpvT2pxLeoU4UP3lRMHLaHcU"
-    "RN7Nb+YExfiatEswC20XAwJ5NYR7gpoD6n6wQpYBPn1+VwOBg6KLJ1oaiZktTDk0GuFWj4IenxqQOO1ZhzWeQSCgOP43B"
-    "2xKxWJVaxFGYJRtdJ0pKPZiuHh0LLAwKNzCrZMcPsuhEedDmiI6s6BYlVgvRo5YcRsWmJIy516kGuKxMEHyi2EQTW/G53"
-    "BwrfKpsUtLTK7Woa4NKTkM3292tGuVrgsweW1phFjwceuRyxyFZO5uudnUP7zQYvVRTXQIN3zfw1IAADWFbNIALmCYY0I"
-    "PWyI5xf714OOk73zq6VHqvfS6TPVJmnFlkxerXh/Zg7sOqnD47OOkUxysD+rdnNBMIaoYe1+BnEt71asyQ1nvU2jCsjaJ"
-    "5qJq0Fsil3KunOO3CbdUA6/1Ttfdg3aruNfkSE9Q7PaIT66Ak3JzLVG+CJDmMwQO/7+6+lC9uZk9aik8kbmSG7xY2vg85"
-    "HQBXqwDz1fyuADXE6juepR4HPzaCv1IanLoa1YbQsfiKC5GgUgXwAbBlwxnmFtpxu1EwC4irEluOl61w4YlWndSaDSHWR"
-    "f73gtctPxMis/o1DjhDA2UXDJ+dK",
-    "d7UoyRH7Pbnq4FmPt96oEA0FjKR7MtbMw0D0jjzkg166kg9WgH+otIwMXdwrfDLsA9QFnX94wC4XqKCg2YIM0PssdYROJ"
-    "6TSH544QQ75PSI5dCjD9uKmD2dDgSCBUNLM6783Ttc2EOeoBsipy/Ta9WDi3xa3snwV4VECUj8EcphMra2wi+rh0NoiWU"
-    "qNXAqcEamz8OQ7VeJNu+5m+LhjSE09sg9NoDEl//Q3dXT12O4FzLLHZyjYCW8Mkn6SAJYMpMVDINJ09ReUL7mrNs+EeHT"
-    "sKHMsxusV4BOFD4EFQcNyH+3aX7HrSoj94CZI0IGN8I1rpwiHDDgcD/YB0jwQ0AU8AEosDlhII9kkWn8MPqIXCKnbV7+1"
-    "51hrHCAraRg7CAeDV1ANIOCjvrem99cfUXvbWvRF3j5fB7kgDB2yoX6NqBk6T8xrfxogd1GxSrDJ9PMCs+ChPPzhrObJJ"
-    "0+T7wEzeV23KfJWzmqHBfxp05HrvA19anWBgKPVCB9kmhVekVd9sUaVACwlWag0SnjUrDSsPMEdghlud28UAW+O2JV3YO"
-    "QZJRbkq3jpWdmpheCOUcHh5mStZiRthER4AbquEJPYQ3kQNalEMcgB0CPOkR7DPfVVJCStwZNd2X2+uQs1VlcMnX5VdHX"
-    "cpPApDiJ4lPpJaQPUrC6zb+T9w0MNtKuO1GOU1fDkEd04+B9aFmPk0mirqvEipwNpbiqgH9QvEN0pxF5fsQ5QS47rS6bU"
-    "jgco36VJAVabslaYFRh0O2/fAb6QClVxtAD4t+gXDeTfrL9tISFPAC1BYt4wD6padbyNEcEJG79mRyrXs7RDlyT/Ir6ow"
-    "72BIRy2FtTg9ktZv8Q9muaXrzJ0uSXuXvMEk9yPKfVfPdRDz2qhE/7dQ63CYrrW3AOgaK4SqUx0wd5XfQG0Au0+FguAQ3"
-    "IvQwsYdOLOoguZOTDX9NB1Wh4NjR+CsnFHF8dPWrA7QrnIJmi+gkNFraZK++l+gTyHc10sK+msdVa0pgzsWal525PwgLs"
-    "AoWRkpoq8An32IQmLsaNqccgGa0yMgiokCianxEQUgNBBWkFCZFomo70Aqa36ImBW46tWZ1q9ELYgi1RwxLAJTQEQ7kEt"
-    "Eew9AiVErDCJeh5oo0GXLrJlGdTStjO5rm09SayVIpaJXd8wh3fSnUycN6ooLCLifkdUiE34QB3t5JErQL75HTNzdiZW8"
-    "KGuDrMjd6oVhysKnq9Kvicu16GjFVUSuV2xInNvnYu8sTaykUJuI997fIF8Ff82+Q7cjR1neEAs9koJMg6eEciECiqaWC"
-    "lFIiOhVQ2UihqbCn2O5ej5xY4VZR3wmOyJv9hAfhNLgLu4D+ksEg9cnP19Y94CrNX9DjMAAow2A2POLVSHicF2HnM8UcT"
-    "duJ4IdMCQKRmAGEEqALyTdC5LeSs6AEgSNl4Z5Ve+g8hSyQqoPkZdMjeHtAbNWYkgn7KHFx6hBdjofecWHQRQekQcF5Hh"
-    "a+e6uEYlA1m3ov37coE7nxzdjFsbVkEn08qqGXogQADLsRMoRQ70eD++pxkka9wqul5kskLFKGYbA6eN7ZEfGgownOx1H"
-    "Rw6WcDDK27rdaCcPBovCy1PVR+7brQtMI0/Cu2PQC4HUactNzFX84jMFBmZae0DCwNjA1aQaseV3JDLzlnrYGacFAmFOm"
-    "UA/kg1BNiAHV7mgHE62izJ/6inrShbVXzjMpuhOC2hbC+hEhw8fkH7Y8x37XJpYz7sUPhY9q3QBdDxRjcVL+vNliDJaiE"
-    "ulhnZNXcuJIDjLbGOHz1hq2pRr9nU8n2e3UNnXsp1pyRCgIuN1DIAsGYnqY7lJKWlce1bhZVXjRzW7M+bavuMfYVrEFQC"
-    "+1IFNf0GNWpa1JoE+cNDX7SZlBl7WeMjkbmgGttOYx2tIlB+rQBztkvZelRo7Q0ZVhpVa/EYqlAMJGOAvfnDw5xAG7fmG"
-    "ohSAl+ppmVO1o2KsoWX6pWMrYGQFxk9AiVv0WrnHbqao4NdS62BYh/JA1SUAiE4jSwBaQs6jXXQ4hjekvTGQSMffGRHY+"
-    "QYKJYGUcTSLxYSIOalmwqgUEA+1wLyqoAYgJRfwEJ3KKYPbU/2C+kM+9gA2iNAZroBA6sFwh84lYzKGEZD5Aad6GSJSJk"
-    "T2yPkVKrW6RbMm2yIgVQ39RQkyUJkfHCERgMxsKTINs/D89fuHJYH6Upd/LxY6MJdTNVSscfiNi9mOBeJSwYts/B3Pvh2"
-    "5+LKo6p21bNZicbCV6qeRnMI76oRMkU1WacPD25Trg9TB2BA+YRJRta22GBY6+ZAnHsYT66meMb3oga5+WJZI+tq3cvhC"
-    "GVzjSeM3ACK7LPNalbzP1PJFVWiugfVzH0dZyDcs0Z5NYUvpJwImxzjjz+xdxGazgNGRJ8ywB+/S8i+Vkj+4p5PzHiDGV"
-    "YIZU4UK2GZQf4pRLHJsLeAQUQt2bjYwWuc98fABhRCeogUtM+HQgS+E3z8TnWtWS/VRf+j2LFHFNWHxRYLFTa0MWPm+4M"
-    "YiXBZNEe2d1jbLKIQK1hyJMeB2rGCfzk+Cb1hqBeOceAgmxp7OxJnAFQKOWj8oitiZ1qDg2DKRIlW0LcgORS3KKF+gfLN"
-    "WyQ5uSxdpYemgTgE9GaYGo7IKp8yoNcDPbievROuNviuy8qdyCkfbVZthxQjN+UhUYMKbdWfMIL1b0DMSGO08auAZ2FLF"
-    "LSzQ3RMVv4ena1oTuyli3KTmlCPdZZ9dU6wlMq6JphoTC6cxvBIuQ2YF8vwyJmyRfZEuWn+2WLCMguaohUP1EA+qLZrgv"
-    "FWwOyNzeGU7X+wTfb0/VSjuiW2Mp0K5tigrI7EsLPBDdM0KIfGnlCKXRoNz++YFmrFl0Aba3FbhdhhZSYv3gLdBoypVAb"
-    "FbaD8Huh3Ld7gIY32noHFy5fXFyDRAfiQ+kSehd9Riv/ti399eP/izRcfvv7upy++/OJH+Pa3ASx3fyyD76LvxO8bFRkv"
-    "HdblGQi8q3YYbghUfxDGR4MDTuOTaEpkK5JJXZNuNBUXwCiijgOd2Dx/kSZTS5eMsPwlQWnloxH0vS6PulNJBkoKKr9U2"
-    "jlzao0ZBZ+iqh7Gofu7m2mHITKva7xe/sf2lUGqBTkbn54kRGuJSTTFDr1xS+3+BTy69YYWKb+jb1dK9dOjmipPd3TEDl"
-    "Ro68qWJDEIecoZhdqrtAfLWnMdc2W1EnujOfepojoSDzkilYBVJU1VyxyltwQdYAh4ghmaAVp+HpEwRbHuxGt9+5bVqpt"
-    "ZVK3qkAMmmIaK9qhbZmXGHgDNnCPNVht/vE0vhSd0xoz2nl7hIlBkyjIzE9mOzHaVypNuq9yFW07um/VG60OrJui9mqxU"
-    "z3u5RpPV2ttorTS2NNv2rRnPGgBjitaAmZ4hr5rEU2WOnfm0AuOPrvrYIZBjT++cfROoByzkROuApIa4uMYo7on3MdhVE"
-    "jMKksrQzTNSNeAlh+3Cm5aEiiR+KcUKd1UgFVdfoU2lwuJfAhanj5PGEtli/tcAHogg9n53G288gJY92BnKZY3sOd3f+d"
-    "xd7zVzKkDua554aY7AgcJ9i6gEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiHy65WBp0E7XhQ5ZY9l0wCs"
-    "eHm4rS8D6T70tYP2OZ4bKMjiiN6A6KDPAMC7o3BShFIsYDQeJP+SfMf6dLIKAfJP+noiFM1YIufbJ5XrP4HdW86WQ8bba"
-    "34/2tMn9k1W67kwQUKYfgzQolCX9",
-    "wwPVyZ1zxgU3gSb146hlbP8Ri6LfLnCQeI7xZCWNhAa98TlIbpNDQc9t3vhLkfCtnKbMsl2TWRwyT7Xl1SrQ4lDzp8fmr"
-    "Ewd6unF+XU5HJz2O84jYL1ao68YdSxvagB5zSB6tCe2jyk7Z/Ci/A6Uj5O4KFM5C4quq916z4/Hpml9VodkQnuKmXxAZX"
-    "NiifkDyM8wuiiDDMRaUW/UN+QOPfGEdhIbYqUV/broxaxcQhgljtU7vwbWd+UyIr5rtlIDL09wSwVyspSTejpBr8cPj7S"
-    "mUSm7R/+TjD3aX9gqSLygCsgj+OFhpU5w2MmYMcN/ZKsjClY+8Ob+J5Y77wftDnzHJ5ieuGPAgd3aLn2buy+wAvgQPGmy"
-    "f2tld1lZCRNey+ugVitYGTdP49I3EMRw7fAIJWVV0Le9gJ5YtkxqZ09QDoimIc0p7OZocjgF6f/C1SaUILFPSstRAdmpc"
-    "reHwhtv1KwWoEt0BQB2Ausyy0sUcWT4l0SAcCluxPuGwr4CxorJ88PDtznnQDU/MwSvPPHKouy5uGkI9Y9iTl6Tr7idST"
-    "6dzOtpN/wR4DKaDFCg1p/6U3gP9duA3mBkmG+4kW/YyjdU+V5ps2fLt+89+fNZxJ0o4B0eXtV4zmAURP9Bg5QEpAw8Ibg"
-    "Kaxt9XbiJ8lAKEnGDtsUKhRwyCnkVnr8av3GvJq+mXkBdeR9CCd6XaHX1Ev1AEoWPC2/0Hp15zPjmxpMhBrled2SAHUl8"
-    "gjJYjaTtpEg9Uk6gUFu9Z0CZDxRxteaezgOiq2evyivxIy5KNvlx2gtfrbVN7iy0tsT+/gu0nWMPyBn2rS05iE+/Tt64s"
-    "5bzIwIpprV9H0WqgBK9NDLtpREDm4X/JviFSiIMjPE7zq/tMvnhT9l1e9qimq6udbWFNr61Pdgq4xbR8qvYtHdukRs2Pq"
-    "6QbdciMSzHkGyqaVv8T8G/yMofamGiGmkeMZ1q3wHUOo6puoDYB02AUvX5ELhhmrlQ/bK4o+046YU9CONupDZINp3M0Mc"
-    "i1btD6cwFSDZrz/gt1uShjxKPksDED7KhsWav1dOebPYhoKfS5DIWZj/wqTe6cgnJ9XL/cfhkRK8hFxDjQAynTLhqGAKX"
-    "PO9bCPLFJ3xi71AbIWryjaxqlwXXFdvTX5ClElmckxhrkmudbBxW9v7DR9KwVeEJ22LmhCtvtg3IejBOwNg54GsU/AoMo"
-    "uEJgEEEkLwBEE9Z2HIJ8r7twd8UgS0SatR8DbTrZiKGTIAoYPglPPfgN0WrZHQ5UJYwZ+zUpbwf9KrVNLu/ExVt5NtL1P"
-    "4gCfgQ2Qae73M1QZLmo17bc0oj1RaQcXh+SW6ZTZ2k1oVdPIERIbgiqEG2Gj332CMpw2ITdpvULsDsAKvWdwYkFG2deb9"
-    "RUhKeJwby4/39RHuuAembTSdH05ajR8wRTtqUPW6rlx4eCnNeErOJFRrP/KNS/Vx/3FHjhjO07Q+Ft2ZBz1tsBte0zWFQ"
-    "Ovp97u4FMH9QZefvT1Y8uv50/fe2JLWrb8ZP94kaqvHo0uDDvrFJF6n6fNuTFp1Uzdac9d5ANZsnot5535gV2j1uomJWn"
-    "aTgw0dzykhBJrGij946UscosHKROnxtKuQYYgg+nSSdzfBmeJgDXWT9dwEV33JSrZICI7Rew8ajGJClDnE1/giw5g489P"
-    "gcokSYuYdNaw7MMoCgUOHwoBiCIJ68KFPXpmpdn0NEqEQv8NKeBsnTQHHU5C1Fr4vyjrFW5Om5LYv8snMb3XfoaHK8awm"
-    "vzZSTso/o+GNTvqDIYnRyCJNycY8nvdcF1IUnkzuqWX8SZt7QLrbcv0mq83pP3CcajHfB0VzlI//mRzpKFbKSYLbWkcDU"
-    "AaY59eTQWlAVHp0j2ob1QOvkj0b5Xmgi+32ORhsNXYd3Ru3tI/80PEePWnLdVaeoQCmBWWZUrUxF/yk5j4qcxN8I48DH/"
-    "6iP5hzVa0hy21Kw1YEyRFf1HHA4R3XS7Y9MY4aNMylnqBJtDnBTCxVwaT7Vx0hu+SYqEOX57sJPVuVaF//zEy62hg1iJA"
-    "6GiPn5YGdT1ZZFgGUHgBB57zZ1eN4nD/+9dUEehwRPiCiaFlUzdN7ewHux7rDajREEGTraln6sc9OqtQ9pEpRrUtyh75V"
-    "RAnpbej1kGJvPv0P/zcJpRR7q2vBN14y+1PYEXUKhtQ6kaKvXAq09I/tzS3WGE2pWy8L3GvK0VxwR9LpWyHH8EZ0cLl2T"
-    "QBabHhlrvudIE1I5DqCvALpFiJ+MagSd1qiC/1LELLIclQd1o5B2emiUzs4GqtqGXfhik11oduJdrX2Em11XhOdv8CwUE"
-    "RRIeZZ7MZ5eZTrUNp1xTZy3HN/pHR9gvGiOLpiH5UA3K4tBriYFysBpL7Kr1adstYP2WviUOKLE1WJ758GhE5TjK2Sr3r"
-    "PzRUd7XODJ2zV5KqBCKhrfuRFkUIWE0sQMO45ISfF6hxbB5nMZEkCU459yqBoLIhZpuOm7Opz8uZOa76twmyvDqVRc6uS"
-    "unlTTqdd7o9lZnSKq2vjLoDeR5qUb+1ZgqL+vlCLD5qhfbZzpVQgegFspM546hrxAHX1u9JMyI7KXSn2cQl8wMAluobHz"
-    "FexTK1asOprVkUhJRe07QY5qw2pstUE7g4Kfov9jhwyJCAE8WeUI32hGBYlsQuWs+cT5rnGMyZX9z2M14ioCd+rWk1ixn"
-    "0ovCzzp3syKxQBcqsAAdmhtMdFR1FQYlw3WVikHeMKRF07d2NMnokR2Sk1XIhPMJAVBwBBcltR0m/Abo+QxC2K9dVg5+p"
-    "OOwVppqxcef0m0AGOxkY4AxGc2Kxz2+2wo/p5EsUwgZn6yyljsQ1MuYGOMkwtOta/Vqm9BEMAjQvIgEuRBJByA0m+kBgm"
-    "9fWjrNm8NWKgkK1Dbb1sCHId0wRO62BxOzsPz+5pMQFC2TEhoRYGklVcbF3JmGNwc2e2Nk3hjYQjF2J9LLbasUTeu/W17"
-    "OvwPrVW0EVyRbHDwughHfNywNODZr2HWtNIMYGVSb1uc1I3FiTLrJMGKWShPGXGS5gYhSylxFFgp7aIqoBY4thaYbDXrq"
-    "G5sRiHv23wSszw1nU5BIivcbyRqUPoUsCEOGcgAuk3tX9cuzyQme14XA7EwmHQ+7a0UG8s7RH5rbxMto/UroHoKAk0enG"
-    "cn/f54kiH+L9EjG35EBiydq4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227CGjrdmq1Nv9H"
-    "q66o7mI6rAAQzABTkU2woQPu7VDhE7NH2LknZ8o5rBGCwmNeXuauhXYYvXH1VgyfQt/r3pSzv35N9ELAmjk8hUjGkBlKB"
-    "io/c1+FbgP3VGmFTG22EjfUGwzNKzwAybznZE+qBTY6k9uzZqwT0II9uHK/dNEyS+/fJvJSz0FH3WDjTvzduDySclxJNv"
-    "l3YZHuVPl021S3wRimACpimyBErrCowVa2FY19A4bRE+WSXnF3Atg9f5G5FbCrFL4EtbMziNrJbs4AFgamEv3oXW3Zzo6"
-    "g5FHwL6AV1KvgbRoy5VXkWDySprSjSi9nb7ICWoFlZsr3JE7PJu07FVjYrqj4BKbVtVQbvq6jRJrG8VU7mf8oSDC1lqPu"
-    "wFGiFhM/7+4Bbiwk+TikBeAL3LXIimdso9NFkB8BqihYH73P3LSqgNajEasLGN0BERYzqb66CVYBohoN7AMD/DboWANlm"
-    "0eDJ6gfUla5REYBGwk0i3lHW+SjY",
-    "ee4VN0ema9pFE74sM76qhQ2e9PQqj7XEspdwYbM95MWDErU6B4j5P2nbBxgs8QEmq1+A9XYdEO7JqxMNg6EXwNO+9Tbss"
-    "l67zvvbaMFLl8PgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfpkelly+MqV252bXL2Vmyw4eKRU/ZHDtIBXA"
-    "AbKQIvTZxJFwthpYgWa7GpM9VRi77D2EP83Ape91O1SdT/o9w/MSTl3sJXJoMPDzgqBK7q4QFwFDyabyyN1pZ9ofLb0b3"
-    "9LkcO92cUflAL+RPeOj+TJZ3Hk8c29BYZo9pPyZCMQ/k74y+q4Btb8/mF8gv9SblhWRjZ52vUvs7r4p+pvLWX47+IxF+4"
-    "ulZPI1RIUgJck7Y3EC3QaGr5eoMU4FoCUkqka9cjVuzNgjAG6ZWEEoAyfUpFNCK4gP4A+dmnAnj81c81nfzTRJip+aJCJ"
-    "2KVSnrpEDg9qEjS+ZDG6wLnxLa8VI6czPRjZ9nCXwXVdni9eBB6meZy+8RXemOJx7YXpP4H3qYx9CoIfIHf2dtRZLUWT7"
-    "DIXJKUDpjhwhP3j9mc2cECwqEcnOqzi2s+XaZwcuJdc4Yrz+pxHcjzaoxWKb80BxyaJ+cQNlX32iWHN+SVMvlYNiN7VUL"
-    "lbwtalwx22n9yawBjhdulF+iPe40hHOAtEOHqh4fhUd/EzUIzFleiZ5M6grTE+YPJr8vkeb/fg5+L2WzKAZW72vMX3QKs"
-    "rHeY8W4wmx5corMOd4UCtbxS8Wfc0+HgpFttxKNptXf3bAaVnM5+XfZPBjE21Cf/lf6MGn3eox9KOjmhl5PTX5czOYPvs"
-    "9nstEc/F9gH6OabN29etxy6/2XC62wbCmpOHafPOOxdsCR77VZWWOtKW9UAS3XpVmzOgzFIUbGppvWoP9aen72jPqAFsm"
-    "rHIaK9nhf0BvpYkGrQ4cHr8UkfQ4K40RkGPddT3TVepFiZ133cEAidKNQZexWeyMFAvEEZ7CVstG9S/Pst/f2S/v5Ef9/"
-    "R3y/gryVkoeqHXP2VdY2aHa2xoEAWZ30rFXU+wNv3JIfiqpWb9Kg+OyFbTnOGjkE4RN0deCOv7nYps4q9pKJuHGxk9Z4O"
-    "+o0lL51pQnof2Gmq263gHeC22wUicwCPXQdY8Tc5MOD6VIs0W2ZvWCHTX7rj0P01WR2ugc6P935NPA8hR2CoBn1+yVE/t"
-    "fZHWvE0unWF4w1qMvT4R7uAE/yG3siOVnp8oze9SobSXZrdATEUyMz/l882jQJOfF3v7gTp31g7dyl3Z7En9OlAHnowM9"
-    "Dq3yyFXCH/0hpDsZ7ZIXWodGtufgZTP2ZbXYr99a6UcVpBQ+4hsH9WfwCtdQuuHDumsRlMj9PJYR740+np6XG/b309gMy"
-    "CpMjjViZ53M50ApmuTY4BYPGNWk4hQ+U0e7wFe/C5AbWzZ4B5xq1wNSd9XLxroGGAB/52gnNa4VK3Mh2CaOphPnRus7/8"
-    "Db80dTgWcyANalrA5J2Hr6rGyZx7nYZWVRHU0h3I3ilqlqwIQOnTk74wu2WSnocnfUXXuGCqmp87Iv0bfkt5FNgdARsKp"
-    "gsjfupwZe94ZLFMM/e0R89ZcTnou7XX4+b74pTGWjmfsE7EWwwc3o4kO4Q4SFz+8WTAyz4NVNIJJFkrbdJPMV0tLsj7eh"
-    "1Rp2N3stXHg8rupZoUWOXKMwMsAJs2yzCzIswT+qrO8pHlpt7Nz88HIzkppuf1OA+LoAqL7mC9oXV/gXsyKeIlsu5oGvI"
-    "Fc/Ev77/GqELAe2lkoFhv+FamFHqiEedYxkImYcsRA7tnsQVL9lLWGlieYBVa0EVRBabI9CYuZVRL1SGXQtWiqmmUU8R+"
-    "umXlOwxhkDexryOM60gv5RIFfUAX3O9x7XO4Ew/4LMtMGRUxjTyuB5d6nqK6GVBd3XtnDIxBIVaTchqAcBFke+rspGhLs"
-    "WiTYm4e8OkSvcQlKxor2PfDA3auzz+oQ7dD2Lw009RiUCEfMDI7KtRQrAnq64btQ2mUblh1tnSF5O6mPzITTjp4Aet+Zd"
-    "ZdCXAmHMw/8EBFuMCc3Xl0MclbolnqqCOKaz7okFs7jI43JgSxU66XtGWq2nytjzNqc5xRkeR6I0OgrT/LxsLJbIFakYW"
-    "fpbo2RaPPn6W6LGVkm0dhwAr4YuzNFUXvW9FK+6P8TDOcoxwItUK66fUyc6v/aUUozD0xOHn27NnJ4NQ7Pz/vj0DChDwV"
-    "PA+OKcX7243cqPyGAhup4GzcgFt1n1HOpvN880vV2Iy/I3nQRD9UcQ6dvn/0vNPHcIdAhfv+80N8eX7s4PGBbKIdNlP2Y"
-    "95izCVvI9yuFObDmS8lccscvgC68a4EAbis712n18OPAsMp6kCKkLMB2m/rNs9PTk4Yw7LdBKcjkAXcGdYJq3F+QM1foz"
-    "+vLAnS4AX9oDBDU7+oUcykC1S8EU8Rxq6AzROleQUwhdeYeRyAxCSyjxgaQNmpGd6B/Fje/X2KJ/Mt3s/tOu6ilCCaV+r"
-    "66iqeQ7eCDjbmOR4Ht5bVhl3exFlEMK94PoZXB8NvmtN5C2lcHYx2iIcRZYpHaBxQDx4woB783EZlTkcVBX5ltewU7fw4"
-    "5gR2I/zINw8/WVWw/uLDpJqGsCNegdQNKCqhUH2IwykzzBUeHFThpDcQPf8YSBD8GRhbv51gpwCOQM0Io5X31B8MMakC7"
-    "nNw3A8O+9C+Jz4A+o2S3UExbzAoJouV79gUQsWSlvooEYdeSr4WJ8cxowRP3rgyjz5ESWKeq+UFzgyWKIprfWb14UJeIt"
-    "Og3riO2FxEhvHo3tTiSS3Ey0q8zsUvufgmFxX0qRI/5+IrIFL/kqx+tYjZ7xuHiSiBjXinz6XL9zsYXW1L4Ecy1wdy1je"
-    "aVpdK4M6o9EnaWL0H/1LqgFl4Dr3Q8YNmgL8qPh4BCrKHkaNyZZ2G5mZFF0TBGTmbagXk2TF6ZszwkGGGBwikLuirf7PJ"
-    "4ZRML5vvmCQirucI6iGNJQt3xx4dc2vUNgsHo9mZNtMfzQCtcXhkNvY6D+GhN8BHz1vlxhFBmwqyOviadMwYAX9OGUd02"
-    "/xanx/q2kUcrvIgE1lR4X1cMM0FWtXjrbrk2vUmK6L65IgVKxlQMrzSAD98ndfPTSpfG6fTD4fmg/I73P7Ahu27WmAvx5"
-    "1f0OVyuyq6XGIrtQJ+JbqUAaxeziaAKgzADE/CFD9CX55NLadBlRLMcT9P1Ju+w4AXBwjcWUaromA1wQWZinlYThJY7uk"
-    "o9nH+IC1UqyBiAj5MQUfsmyJNOv2xBX5YzgtgNXyeSsyZINTo6www4R6yHQKxVyJfbxDgO2Tho07V3DE1h3PFlZxgDpgj"
-    "fnuGbzTFOv/zqbGhiq0LZLYitdEA6qktjr/BS6/g92XFv6/zsbbpracBpjxROX7Jxz3rU79p6MvcurDtidscx1Sod6toJ"
-    "j/klTat8TQWBY4rpXDYKgMseHS9CC5VEXoz15uh6kmjpw98aMoAeK9dIbRxOdufcbrMYUN9UBZsynxR+zu6Gzwu+kFwlg"
-    "+00TAEkKe5NLTDxoPnXFyA2EG+fV4r0jX3uZfTj6W2+me+HUqVQk9V5ICEgckI0vrTYHDQ50BF+gJIPY9X4fkV5Tor8DQ"
-    "rMrcn4T2AsNnRXVqUJr2biqxVjc6OzZXoZZSTg3W3oovN4nDXTp3tSh1ZR1ZX4obsciY33cE05P4BhqQ3tI670tapxHjS"
-    "WZ3ntVZK3aKShBlQ2Tld00MWq5Y1",
-    "6ijGc0CJpzhQNzzOzS6+wtkbXfV6HWA09ezehLnebVdTDOXG23NcYMjdK7xB4gbIQtLrCapYzf3VVFUurCj1894N3Sxmo"
-    "teilBWDqBMiSYCfuQesehCLm2AmZqhUpOkFQchySNjYgiii+sCVUThMHSXGM/rEDvIIZG1enZOpQi5h72E46iY3bM8b4F"
-    "0C/um69Atz3uME76lbY4BOfKQoTfojpmCAJkuhuhVDLl6WeIVSaN1nIdWS0IUtqJyw4yjypVKDUXxWmf6NYmThoS/x9Bx"
-    "/iikKp2HcnN02ececIYDlTy1FCN0DVBtLQoDsd24qcpF3H+mYsn8VFD3On0tkVcPSGNrcc3UaDRnXzLPyqX96erq/n2kX"
-    "RkZImcIspcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83mbm+ruW4/oTfZ6RIxJME8BVuY9u33gAlCMRz31+NOiPj1WBKb+kb"
-    "wA1Dw/a/IjcD610k1uRW75zjpAgtWTQYVZHwYWLOwaeNPqkMFOYrYlGoJgJzKonUbMF967ecB/MJ5Q36IPt8lMu8xzIM6"
-    "WrZyByGEQXCTUMP78pOMRd9RiLyLcy9vVNi2tz9Qki88YMEacSJWpv86aKWt+JyCipmePIguc0LEbp/n6ECq5RqrKmOqs"
-    "XhWgDCPhTHgZRdzDK/eUipMxsyZqPi4B5A329RYhZxlGACRjYNDeBL8mCNLdvyeJubjCDfCmiDpheKNdIjFMqsyTkWW75"
-    "0XJS9xeXL8IQFGADM5tLRcmRsgbg/RodsRsw/ccGSnhCgY4XUZzW93iWoie70jfHTkp9dxM5v9DNdO2TvNI4KYzNY2CKT"
-    "ZuLzFxsjGCOYwxV3iONpC3PLr6SsD8qzzRdBapQAg5C9kdT2tKjgLKySdJUopwKWN3LnV/o/ik87DCsTd2+Q8fdCPew4r"
-    "CNGd08ajqtdnDZ3GqlDLs6TlcHtsLP9IRcL6A12Gulct8QfAk84Bi9ErQR6Ro/c4GPUHGZona6CS8Z+2R4HaoLAvX3ceH"
-    "GzQLbyxKriIN83QEKUDP1je6S4kcAeZC6GpMaqz+xT+Jn+IvbmrXG1FL1qCk8awoXkccML0Mg3Wv3J4vGTMRCYrtiwUub"
-    "0UoKvnYsBLoXwzPPGKQal8d3yj9N8y3tbcjaw2vyFDQUsdcwLXylWSMM/3vjGg0FitUuBs/yO1dO5Io3jpitIhDSUaL1R"
-    "nxPbottt3Uy2LUjXPdH0VkNOyKCHcGKJrxMNQy/yTEeSPNeVWPl2MEN18wZRVNRFNdBO6fG/XpdMRfTQXU1NCSsvVahr3"
-    "JzO2XNgI6Rp40Z/WabbIhiMq6RrF9H5VUFvJe0BIEqbN8VxNPVSzeZ8P+01kJZu6BDW9Dyltth+UIyJZEoqS5hBL51VKv"
-    "VDFHjoVe2yYAR6fUShygdNa/0jUxoQtucxhxoZRSgvrkOE9b6PEP6yLc5FQiBFNu7i78D27YeJZnE5t04li+QG0OZa4Mi"
-    "x+aR5rz50BuAbCe4G7rTgi7iojkVlaDLLtQeCf+Bd2VA8r/R0UIo0gXLVPDrLK3DH9R1GnWzHj9ssZ5qDnN7d5CApG+8Z"
-    "cfImDwxEMaQ1k5ivOyWXrXFMxLzxhQDxqkGaI+sAPHoPFPjITtgc6+NVUIJZFrLMqY4CwSnmKyMLnAHl6htAemrl+qVKP"
-    "HumvSsPBj0x/0g7ZUHxyDZnZMYA+zh8ZieAtNq1KUclOpNg4l61GfgsggHQ+tqpLrYHQVJHeeyMj33xuzZnHOYBR3NLGD"
-    "v51yoaArFdO1tX+llQaDlNFPw7Vp89QEeM9wzLJpAH3uugkq82mbzAp0oXGHJALYwDB4LahgWy0omyGaPKmKE6UIAeqLD"
-    "dsyFt+pFO1glc3ShAm/aLFOBk9iLaFYxglieVGHehAgpVI5mA1m6k2rzHm0KRIU6PKmPVKww8xHyPUbnW1K7OQIWCXzYs"
-    "KhByCHTnSY86NaVtuor051UpN2TI8/bK32cHjzYxemDaTsLMXT2XvHwELmldxZhCDoSssrmlK0ZSlXYQSUUi1upsAA1TT"
-    "BeR6w5yCLAu24K4w6NPvl2AaAwvaE8pDxiL314SHF850UXErWrdEo9xhh5KfXZtmsstgO4I/TmW0wdCpkFMHX5qGj0dBS"
-    "ul9VrxZQM+FkRRg5BSsFVUNCsggM8I7+N8B4JxTNFzNWpzx55COUwn/j7c97AbKVi/eOd8FgBCKAqtJiRK5VsQNYKGWXH"
-    "yjPV3mTqkW8Q4N1Vppq2qZ1kNAM9r5bXgdU5jsNFvdB394RNBXT7FXYnEvGYtZSBMvLW9cXj1lh7sY8tYHiJZv+QoySAX"
-    "GXFmEJ3brpYeTMglYfBGVORKWYEW1MtpNxChi3Yd1e3MNQEhhgS0hIt7ZeOmCbY+WVl0A7KJWY+26k8tygzR8wlsBAMQB"
-    "yxHGy9K3lxTTeo0MSzYrpdI0+U1n+nyH+XNXDbDYYGSpKBCKEE5pikVoxvth4BNOeiGUYjC8zCrCWSwSashA4QJ5KwDLW"
-    "b4d5s1LyAtDMb4xlFYLSC6N6gCuoamXpkYra/f+/imYTWrI7xJcDZ3Djarie1ufxhKlbxsg4SI5Hreik+EN1JX+LlMObs"
-    "on254iO0gVF7SrNWMj7P0AOTt1GE2o0x7xd6NpcxANEoKElcuylh+RQtVktxD6+H+Nroa5CnaGAsIhiTGxiflxGQPj+g8"
-    "z0taC/iX8CZhJ0J89NXHI2SrSP7rTkpB4ZanYsjmqKAhG2SCP1w0dQ5V63uUaBWekTEXHVDVPMiGVCTisqAcKVATmcVxE"
-    "oEFc4h6Tc02OZeozzjakaMxiN7jUbkpbLnRpMUFvk8pBHu76tXNQ3eyEt7PZX/rLn0HHKZPJCl2x1ZTBGsaoFXnGGmhrm"
-    "i+imNhKvCL+myVRpEN9Vq01RRn667NQW2cafOZmvJ1elWEW6cDFUokjcrMOcVKCZoCHbbHUyh85qGzIGGzM+q0Rz1AZM5"
-    "fgzhdzpqrgBRQp7SKnALub5F/efUHJHRXc0ZmhjNLVJ/7c5Ze4Z2GTsU6flORXqOKGCr/u0xmTvOIx4cDi1FxfZcxPTDC"
-    "yZm/ILrkeDjDJ3nGJSZJy4xdcjqU0IIVr+furtGcx5mB4OT8TAYaA34KhcYJRzgE8+qgYvjDc/oMqaNPxPzpfx+BriF3O"
-    "5KhVQx3ndRonqCo3oTmMfGfprDFxtow1cBLLa3VtQvIjPJf7WtP6suGnt2MBR2gZ8tYtMcb52T73U9Rt13gH/CCBYQVeN"
-    "rEZGwD7Q4ugwuUeDDaHmkL41I1uNweUQvLrWchgjyVuogNiB1jNkdNGDOQ3ywrMP5u/plwdejG3GUuQ0SNh30lvW4sHn3"
-    "arSFoSllpxWVuescOJZq4b/VI6qFsrDEVEIxMDrgcyvWogBzoMao0uiIkRJpoAUGVNimjrVhsjyPdMxaraSwbk5KfvxLB"
-    "NuxTCOzDXZvpU968dIecxhML+bMGN7W6IFsuXiRI7IZZxTSBMCW1Qq45jAi0ygRI2id90cxkVod5hC+RlX9tTqxhUkVIE"
-    "F6gIroSlA0xsmMMX3stWKFIYOOjopPKMCOFUZDhcQjawDrIzvpfuDDSMjFv+pioNrzPmBwoXJyi4fUU2JT9clahu7DwHB"
-    "MsqllUcA6zkIrN5nVLad0hLu/T7VFLtUGrMqu+iJiYjwrzEBjA9W6yQRdCwuYAy0B4F2RcrzXD6h2vN5iTM1J3fnAXiqp"
-    "wvlUKIjiLYSw3Qio+ZHN0nALWtg/",
-    "Lh5VB/BKF0ZOQAFA6+d0zF/YxORecq8OBRq40OxzNLHUuoD98STPV9RVifslnblf3HNi5ln2Ajz1Wq+8ath/tQaA+K3qW"
-    "aLylfECCGgjN1MH7RkdtHtqufJmucZuoWLzVkqDht1JYRjWu0ec2hPyVOCQvmMXswAvw9F6kQgD+pa1xBeTuzZ4hl2LVe"
-    "Pswk6wQrVYLa2bOTbHvTqu2AJdBVFNMmOSXQILAIAabLg6zbTUCWuT49IU60aGU4HAGX7QVXJqe3AmqvFQ3UytoRtDDmq"
-    "Qw0X+BfjiBKHMHt44aU6Pg6R9AqUZuSzEQ+/+pgtq4cUNzxOLrBsm3igzwMgn7fUG0h734kZKSHuZ6MV4ymykgO1GSgVh"
-    "DSeVdRM6utT3RSMjac4ag4lsaeqAOcbwYkpDJG6CyUxo/2k6he6rs0du9Gvj5Od87nQxRIcGiK4TOl2Zx0Uif/7xa7SDA"
-    "5qdI7YnkrPTk2g2QxehJboSeY9ZjO8DTf5ahkZ/QoatxiX46wqVgfv7K7JCqgS1FeQoo5HVK5BUupYEthBtpFzF+ZQW+X"
-    "tTtdGV8hgE+odudHh7Gt73hXgLYUijs4cHV2Jge7N+KrKhK8OtmK4SYzWjQvua1Jvmjgq+HABrC6GuncUAzQVA9VApurY"
-    "UpWYjkSp1oV2zyQUv5uyw17UHocTklyAyGltjfVkL939tvGoNN4EhF3PpOeym+uvd62fspZqwK6K3eRnJ+3lxy9cHXUbo"
-    "zUBjKyVeY9TuLPp7Y8z918AWjT8W7W7gE3UAb3ewL1xT1dpYPlHGEPMUcSMjWopawL6S6DNT0UR4glYYQfUF7Hb++wnnz"
-    "BeqYhbSoJ5HpDTjGKzN6wFUTZhViiyDXsbR5QOu/QPtb/Y29kLXf+o9OfDlnYzdgqJEcqQIrwoLvlmuLu9XwHARWEcKrB"
-    "O5tbtSZGvRABYIw4r7uV6jT5vWKuJ6PTxoMMNI0m/oTrQXbkUzUe2YCR7k+zr8+2CwuOtU9xjLsrdMRcd5m15g/D+K+Rf"
-    "hnVqdCn56lSzT2d+twIrSvkUbhO6VbF3vjZsACNRbQDCvI7w4nSKnQCLZkeLFNnTDJ1qh/lSQRZTg+NXwVvBtqFwdZbNr"
-    "mtgBPBeyfZm3fY02XREs7+oXGey2MAKIxxv1HHWr9k/wxWUdp5qORbgiQaUPwghe8A3rMgAMWaN6fQA0m8InIN+ggB4fe"
-    "dJZTEmWklTSpnOwCVYLP8HN5tIvKjhL+fsS+LwXOUZQgVxvMEqV+66yAf9dpUvifYINVNIlnTqQgyfpfiEbrivZZoveoW"
-    "mPMCTK0A90oVvQ2QL7yyxY480/owXZFkNhKVS2Hlp5+HUR8qduhfvb3NeBX3r85XyhTizofxjrgWLjOF7LByMf084n7zJ"
-    "uE0N3wwvGBJhxqID/4id8Zjc/jElD4eJMERPN+8cq5NtJqNeIvmHNgOrt71OXdQIG50AuXTUIz0AE6ROwBiY4Nc5gD/7P"
-    "tXlPAYa65KPVk/ACOI0vdVF96+IX72AoSpINK93nrnzqWrPCk7eZaNGnX7YML/mSFoFX67IhSWOpj7dBUkwUYHLV5S1MM"
-    "t6ldzL7EYHq4WEwctX1yajpQ9GRjZz26CZ3ZKYgG2qdSN3EOW3fuPxpQeSFLaPse6z5A9vJq89111ncbTrHAGmjWoGZ42"
-    "wg01OryNjRZofNGOYU2OX4eXA6tMy9yMw+R5BxnWHShFKPEBGwI39RXtMl0X1Bf/EGoBiYipKu08TkHA/q0PoQAO59rS4"
-    "IehlVEpFM6FwD4UQHgYiQDs1nOICB4bFuha7wCEwaAk0qbYEaMI2Cva+sQPIwnC7sN7W6B621fqpXo8cZUTn23sj+CmjI"
-    "Dg+/egdmp24WEwOvDUUNEH0vbaJWH5z4A5G3mFatesRQw72wOA+dX5cD2FzOeOCfAq6rjP9nB416tVybN17gGOOtOsd7B"
-    "928G2r/Z2PyaLmyvN5xpZvVbxDL8FJ7GlutBo1YKQ2LA8uub2AcHtlDWFi+jZbrX+pRCNn0AB0agVMnJ8JXeMR75h+j0+"
-    "FQHItBf9qYpjwtz8PUe1oGrvkqhn1x2BcngOzhafAc3uD52dAudh6iZUjjf5gdDI6O+t5T/outWzbjTTYe80EMq/U0PqP"
-    "utW3JrQ32FXA0kMvzuv7xiKjsBx+dWEQCk5kgnUzO9Mwd9QHJcRb0ehGANKEoBv9Nukei6p7at9Qui8YfHqUkZGm7Dhl1"
-    "8EvoeCndbEHXj6NKbeAfN7frmnw9u9CHzUI7i/TtIl8VeC31j+gIYl2xu6dtWvcsQ/FfqkcRYxPHObXucvmjC3ZXd0Fqr"
-    "tgt+Yrde5P07x76wi4EciUJ8gHo35fat9qu1yJqNZhrcz/O8zXQz1zL1HaqwIh/xO4kZ+EhGpdh5XSBFedZLjCIl19HC/"
-    "Xjlv6dKP17b43xPvDSCOvCXexC6rPnIXAXdOL4jr+/ihYw0o3W+UzTShIF7hqR7r6ylxzsoK+li9mgH/Rz73ntu3zticA"
-    "cIts1H8j3ZsYrW9WrBzdSkxJm/Nu1DsXvepl/59kp95Byv2s0JSWm/8UZHY7nCOq5sDNkXpDRlNuD3KuRhbqsxpu9ClSv"
-    "zmGl0P4Irw8G4MZzI+gSQMkd2UrbuNljQx1ktEl7RU+Q+75XtiZuuQBuXz0DMMcyg3e+LJjbad9ZTNeMW2sU2t3P1ZWkT"
-    "Q9v51LiTSvnC5yCFK8poHXWFxRTdebu7rS5uztVd3cDMNFGpYNaQhkpKXy277+2+M55sYHsOapuY2wBeF1FzUeEjgaxxT"
-    "gK0KymicKo5lXETVqq0ui8/Oz5w0N89lzHEdMKk/eI/7B0l1ZliCclbdqbHcRbiyXm4aznYgOqmP7wNBlVGBlw3k2ebq2"
-    "wJXcYbdUdMDhtZVXNRyLfgiRHER8GJ0E7aTg+6veDAU0Kpf/raQTTol7+/TQaEe4kb+tvUJ1VKXDy9AOKU2WDZ5sJ8yyj"
-    "Es8DeE234ZSKIRmgGME2925Y5Z5movVsA46niTa0ORcG7ClN3i3cd6gVxHgz8J93cIRhEdbbF6cjW0mbjUSvRqUst64yg"
-    "bkECaJOFw6HXvyDK9RfAsPAOg4VzjXjeLH2VQyF8s6hS0jIP0e5TCfGZVp5U1+txZxc9JCLNIGarLhufKUac+KZef+KeN"
-    "0Rny2kzBXW3cGRmMEb0BZ0oTkaxd3yvAlu2HuO6mWTu1f2BkeemHUzzsNVUiZTSS+jPJFixGvNE4cf6TFDJYlyKsXVisV"
-    "zb724Ex0rbcZpnpajahmqAFI042bMffGaQzRpv+CWLCfFl+HpUKQyhHW/DVd8HfBzwde2K8EYzSevC0syvi4sr+Rbo4+r"
-    "QzwHyY0lLdToU4Votw9C0i2009V2Bk+/7A4JMwCrWYlbgZlZ0vDEHaoUWnafnn2NKp9CXWKmAquMnn6JrgEbEsQtswdNr"
-    "Vs13G7UcKtvq2+FWDGC8lcwAJ3FQ96uAsYtza8A5AFAcqulylJjcJattlc6YMOHGkM5kCNOU3lqolIDb2CrXCo/KmPYej"
-    "+hVSN3HEPJHcJ4n+l2Xa+F3e9btjmWaEKN+jfmXJatCS0UAaLiAEU9M6ywccPJ0msQvc3ZEoUrP6ufDsdWXCw8AFXQ+ZO"
-    "0rl7qftkb9KoDPHiMMhCrvwSsY0fO2rINqLAEysuMCvHyIaaXm/oovH/dVQsPS9tTj1/iN+ARF5ApYsmmVnOOa8je5fCA"
-    "s0fGQxTWz+TE13ZGduWezGpXK+6U",
-    "ynjaWG40luJqrij6eXQW1jzu/X0lHqAzu4bWn+gKElSgFdbz5Eig+/GVnhjBjhP7+zcmBceOalacFVUvutCjJA2SCNSGP"
-    "7Y1TdXWvGlwzHGqR21lYCFsvVykNH1K6IbKLxr+oa33UwpBtWwIqCbNgAnuKvStQsunW0XdKSODcruxpv+qzRXaz9wADa"
-    "ejkGJtD6UyR8N0ptdgTty5So4FkdVDQ03kfeE3DvuA6fvAg/TN3ZiIVTO633RC4YibO2Gu+AY6Gk+Gs3xF/mgWSFrOiyg"
-    "gnaX2ieJN+I5HT4d/vYEEMVYe4/1RtPKRyPEDosircXletCID3aANbjZ2WydY79H4xCIQ7z0vcHFjUGnT1Rukltbbexw8"
-    "CNTFuNVAQPMBHBpUYjS9lPuKrpRKwvfU9XPSorGr+txWZxpwXXFIgEnvVPROp5saDUM/2OKfJNyi8T1RHp1oukUesbxw+"
-    "pUb3zI8xmktlMF3qi6lhUoL1LhEvXySTs/oiiY0cIpa0E2ZxrwpAxDdiyJR34mwRBgcouqihkEA2ho8qhKPeijBf9njVs"
-    "fD4NSzJj3qfvKr/e00GHrNdrA1AjdbeBKHzahBjb0IFRJRqepkNOJ7lynAc+sLAlt+xtuwd/zwkJ+rvdvVgbs2UINsUTq"
-    "FHzenhElWIQ4psMYzjb5I/42aKh5a0EIdjebfqP0bPHAo2r344FMsESE36a4JizSJxDs3hzXhsXWH4taw1eq+cDpRiDyV"
-    "fIh2z4PB1IyXPmNQa88+gdAJO3HU7dYCGV3YUDTqJa0JG7qKMhwceYRISPnpnPT7sFDva6FURchOfI/uGhQPXK3VCUbNA"
-    "t60T71jpallWZ2PCkN3RkU3zBsWXQFIQWsfnVVd7bAzPgQh57nHO3tk66nu8JJ03TDgKafkWDH2RlGfj+DzEcbwVpXu7/"
-    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9iwP0OTkLugpYW7VdbLpIhjy+FM+1Ppg2zyCrk7D7lB9DS5O9M8BlpTbfCD497padB"
-    "iAmF/ZZZxIOoWcrqObON6r8KNvTM3GwOZ8ILn3jgOVKhYZdcJmLYMe6eb1xAzLiSNxdmQvZajBteVIXxhWp/RLRYEGoGa"
-    "T/yWyt5z/QCYisxSIrRvV9FQwgHeodSqAcsGinXgkvSjWVsxGYrDaRNeGlZNXTwwOOkj9WnvpljtJpE0ZIqr400264EIE"
-    "KmR7e8nZxEI9INnABpJd3YOL73nDw/JWdp9jnehhZBob4JYJDSy4xZW/GaH5vpWoOWnFlPStoLhoODePD0aFXrB8fBMcQ"
-    "hEYIzcWGwIOGZYBUs6MA+eiVVj9MPA488Uv1kY2JmHM8Vo0mdiMs1XHRNwxrOrvo/v3DmG7wPY4EtfKDJ4O5hkK2R/Aog"
-    "EA9pnITl0NjY3BmYT9qAzDZ+FqWddcTnauB4tc6OWWKatWyZ2MCHBvZ7uLM1E3pSbEZFz8KIcyHAtr4vyXnRuoxwD+AdO"
-    "XGQYsB5joQNH4+ubIw0A/le6uuuivaoYrnL0I4pJtZ6jr+DFDDRAGIlJ87i//1q6cdcJAM+WevFm1i3x6lHgczts97ct4"
-    "Wr1oiyL27eATJB5opcf6exssJ5Q9CSyIpBak/4F4OOFNMFsv0ftyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR+NsgFyb7"
-    "Uyv1s/zfURsImnWDQMFPNOILeZc8/6aXVwxKed9OgJ2E0FO4AAJkCuz1bvY4dXBklSrhqpd2uGnmyg7He1FTCGMDDLoXX"
-    "r+pSqfSVH6xhd4caMyVl4j1jVCOlL12E9E2qCogt20O6Lsshk4ESLBUA2ndtTvCzLPMa6PQY4CXXzXQcVXR3cIH4HV5Wu"
-    "2CJi10E2j+6Y4dHzFxkllMZ6U99Ze6P2qeqtWHHvQGJR6CgADIsoBS8T3qF84UNYkEpwTSlE+CZVeo0hHXXimi2W6KYI2"
-    "mC3nvilwnZJaRfo+yY10RvDAr+XSC09cmgJCAhZd/19TX7t3xZrPb1F+Nr9+C0ImXyY/5u58hSvxGC7p498C4JS/DRoXy"
-    "V0Byd0PmcKwoZUmiqV47wp086IUOWNTPaGiqmChvl3tYORulQAfuDvioLkBbM1DjVmjSThIjZfJUhE+YD8ytof9viLVna"
-    "oixEodiOrKpcZ2cI6InIRDx+/eqOvfaLDdlM/C+17mcX+wv7ThV6qQp0LWd9KmXeMYyyxVhba1daCVBKw/qAdzE1d4FCO"
-    "Vc0vX+F3xqQM+pc6T2ryDDFgnI2FMcyezqZmsom4MKYrUZp34dAT3o1SpTnsHDL12LRk9NYfu27bvvKjIEBqJUIl5KuP1"
-    "81VtAdvy7SuZY6XlHnBN+52rCPh6BS87IHurdD3L6DTH2AtRTFkOHgurmU4HIo3Mnwuvg9XlWQSgzibogDiLd6k9HxhKz"
-    "0/bHnhtnw8JDpskKtK4zt0Lbe8GzETOziqkLXav7EyvjkmBc2nyXkCD1xGXtXtirwbvpEjjEQTYnycMJb68L6ecOXwoft"
-    "G2s7XL2xt7fd0DQ37MrMBJWEfB/ldsmMx+gOzDdE5flFNaq5eWErtpz4Ic8D4IeHRZxs/FYsRhyLg4EdQVBTd/9fZ1623"
-    "bSRtns9VUFivBzBbtOj8TAYyxcexnViJJWcsx56Ew5UgEpRokQADQLIViff+1VtV3WiA9E52D2yBQANodFdX1+9bJGJMY"
-    "IySh3hwtTxA2Ya6xygGaMrDgdcn412Mn8ihDG/wBsl4sJN4LaQwucwn22zecSPECI/qK2OYNrOWvVj9LAZ68+Y1ts7Vpt"
-    "AXqGqBD0LrE+kIUjR9l8hJIxG3cvPsLMGCYeBcsPNu/2nVooahOzGiy0oOsQwNNsri6aBEihufPyC9rmGzXgze6NBIAxo"
-    "gM7Hnit0+/d5v6swi+B8sOXLWKXMq54pMudj9IYWf7o2OVz9yzrzwjVXuhoF0G3IqHZHg1LUpevsttW9m3qiuCIXvl3CZ"
-    "dv9pFvRv0v1n05L9Jt8U7d8AE5mlFwa+Qgo2pwViHQ8V1XNU8d/RbAyAarHXEht+W9kEUaGP2VhzqDjlJRpK4EbsrL1Vj"
-    "7Od8Bg1Kc6gtCILS+Qn2IZsX8aw2y4GXs74hC2JdwsuwVGP+YIRSK8LX3mGjpSR4vXJTNLdJ5F9kGQo7BdPE5c1NCrGTz"
-    "kepa776llWc1M3w04r1lVPGZMmKWc1oIGoviCs6e7sYNCnp4ZRw6yCInZ+V2fUUfdGugljQLom99vgIU++dYq+s1xgtIu"
-    "xl7GGlrvfwWn2NXG1CdNX0e2286IvfVT1GQyR6M4+F++UUSROecWKfJdGj35cDulvtxuH+I7F4O5zfGk+xX0jreOrNfZ7"
-    "N40nUBcuuwhb6vYBPzDxJdl3G+acN8T3vOHO7HBHjCJBJP1VDU/Bo53JaOO6mNW+ivbbpiyMkm9QeuKMXTzgOUY481jye"
-    "LekjcuDlc/NE0zAF81Sv7aict5wnKJuCfmg6tabQs3TDfPzUvk53ArCyXf77O1+ukSC29OSP5sY0tM9KBilZcw0pcqZdv"
-    "uO988Ac6LDXho2UWSyeoAIo0e0pp3gNX/qneVEf6bt+fjpQB5BMzec0zbuzVnVzJxD1jJCmU3pe8IQI5tqbqXUX0i/okH"
-    "Bpi7pkTQst2E1+ofry2gUTK8L1STYl1YNg6RCZWR6kyjnedp8dATZR5OwUYlRD7kxfbBz+dGj8VKUlEAg+E/039jg9V+P"
-    "I6+RZJgF5s9KLnU/yl/a3LxWLFDO",
-    "M65ixIY7edQ3zUelxFhS00lmFRCZP0uDLhTeLur8VqNvx1GEqoP8IfUXy436vX8KZg47y7gxowz/qaOg52QPcJXNrKxD1"
-    "6rRd2N0hrjtCkU4LkKcicYbeSdeTFz1ZUqWLZ8V7tJt/IOUUxvqShkdKKxMwV+Kc8wE3ENTpYVinQ6tp1mTBtXnHDbBKr"
-    "Ve2q0tRCZ59A0CK4xe6nqX6uVLbZgGo0dfkQLuFosnqCFMjtcVL0H6wnqVAjjRW7MFrbtdGwYMqbDYJUHsh5STOzJvt5O"
-    "pfsfgMWpRBfAIZ+QsgNjiW0DWb7HY4Lsq7adEplSnq7WeNrq4u42jdAGV5vXB8Ou92X3ZELjf6LzuVz3OLeZIJz4aIKta"
-    "k8UFV5t3GEWrtnBeFitHeEY23rWH+RjBjaCWbIze7sqPnH/AV8EvqaU2+yB7R5JdDfKoRnR64wugQ2lXn5MbupA59LmuZ"
-    "G/md+9gYCOEryv7oaNfaMQhQxMXpQWzs+cn1JfbBgs4HO0OYI0MS86dT2Nh3zskQ2Zg2aR9q4TekCPzeg9ze2WpS10Fnm"
-    "zsjsCy/R/U2f38YOAaPnx4DXyRRvef500+7Sxbve/iXv+bhtnMGdkCREjtVnUgVbPJW/FKFACx2WzyEiF5QfQy9+1ou/2"
-    "4v62tGuqo37v9L73uV0SANiY/okn5cvsXKHe35Y7+f4+rfd2yqemOjiRqn/uV4/03NupKkfHVVDe0Yatcuigb0op+YyDc"
-    "bFmQMVhk/e6PG7m7ui7FbJe1DZf//ya5d/MlR/uzuY9T1MGkfg7Z3FDDh6LKWa/D09n5lCyuSslBEViYKpeDXmCm54u6z"
-    "p6X1NtaHpAmS7g1hH3TAfi//gS4v+Ez3c0L0XrD3vfGs/fJMMWlAWOMT3MEU/qmh01LX5OT6ILz+xq/4EjOlsnvTW2u88"
-    "xUifsBMB1lx0a4cfzrGg7AvJkXonpiKXq/JIl8KPFNHHUb7+wZMSq+ztViWKVsMXxOSkWysrZGWjREnziO7OsWQO6rN4L"
-    "BYl1vdBaQBvnXwwAsV6fyKk1XZWdelR3k9Hc8/Nh9NrqyAakDqUKbIkmpQhXa2bzqMaEXA1T0ZNEfRYCtnYsJ4o1WgNjR"
-    "A1P8lcqs2ljdAjbn0raKg1myQPlQiUkM3qbTDsqZG/wPA5/WNHcSrutE39RWRmvIIsUrEcuWGBvZBLexGNYdGN35StOUY"
-    "KzshSKtD+7m6zPfMPZTOriDESYeAe3CpJITw+XxnnynlRUt6uPos/mJJGiuxx2PDiv8ErTh0cexQAePcnlGAxRJq6mhgJ"
-    "QhKa+gZhfpeG1epYMne3vm+3zQ/9ocO/yXRY+mapFwoeQU5Xey62VazCco701SkEt03iwPODzOe1pek9vE6W5VG/JebfE"
-    "QWkzalMWfCVcch/8SmecJysdPHObdhMsVwYuoMFbWy2fT8s2lHs7qzKdwitLC4WU0xOEujuJyWJThpZlGMf1FBQiu+Lxj"
-    "OajLX1UJZu5VHB8z4LvKxdS7nUnveuXa9RCyW6A4bo3avQ+oDAETs7436ulCjnq93kQgimvQVcEcmEVbnuo+q/Bqom0B9"
-    "FH8OIkm/ykdSRKxwLhx2Y6h/gVUSi4oPPRVAnmFPzifkKJn4a4SaiMGaXz+ipg5zFTsbcGLJmBx1dTZ+uvcby6SPgwqWp"
-    "GZXY3F2iyGh8Dd46JSeBrSDGr8KcTyZPnDh5N2iSCcZpM8trKME+wZQYpRJoSFrqghUSKklEHvH7Wkry1N/0n0qN/rd4M"
-    "iXfKjsO7pSzfflqGIId16XVLnwW6lOhGWD7VHSGG40UG+GnBNiW1VjOSyyR6XWiPqEVdi/N/wbnr1JD6ndkrTQaqB10fm"
-    "2GSpORzX9dBcNS0e1SMpN3Js6Mlxlq7NYR1vcTQ4OOqBN0PgZq/IMc6gD8e1OuqdAOzAfk1PtajMT9IxOHKzLNUbSZ1r1"
-    "J3XUUp715kUQOPaXMgIp7WVmX5Ub5d3DHhUGQ7YjF+lUiJegqBzBoY38im0max94FGgBOczSL3WW8XgehwIUlb39yMisb"
-    "s1Vu2RF2G7DIvRUY/HbczVZieDUAZYnFceKR9hYodEvNIbHWucfPiQVpaMwRhZso1fIT1KARXkCd7VPbl6jLAN/7VZKtX"
-    "LeMIPzUucndCBP/7Pibc/by0vRCS+TIdHXAyTX3YcHgJrJ7LoV8JgfWLgKRSVk34TdQGH1jAFEL8E2i0xU4zEeT69DWDw"
-    "w49ZDjePucGP/LpaXePXidLokQzdJQ2dGHfh+aLZehHqUPN2/6oKj6J6cJt8gjergDESIvMcMgODJ5CwoJXA73KJ6e0OX"
-    "qWPvjEfUpbC3rqktstq0PzO5kCZf5Wgg/Ats9gj+tK3nBF1RDfyN9CyCI+ZA97fH/NgUCvVwc/+doaqGq/zT7YCOr2Zl8"
-    "yRh8yd6+sbacqp8wMdCdJKifwRBR44HjCim9sCfqM+7NjH3N//qwx/Y9TRnSPqLoCoWb3+jTMssnRw7IJGdGxkVukph9g"
-    "ZfkP+I7U8pIYqjrxMB4cop2rfAVcgIC06XC+s8/cHdxfuM8zXpCz+/Sy2Tdj9fOQwKS5obnkXgDNqfWaIPA+5GIi+6n01"
-    "OIOX8Xk6dJz40HU0PoTQJA7tJFo/uHuZrs/2v6etuZ1+QiuEus1l7KuCHcvVtCcFy2hgF0DuiK3YtKa3cvG+Rr7FKHyZ3"
-    "t8fPk3AAlW+epXSuL6vzOHB97TbBKyksERLytJCVRiIyiT7frFsJwwz5nkr2Vw95YdPB/qp2DjAdmlWfsMKjQA6ckXDBf"
-    "Zoryxkome0MS5IZiyYhdHTZ2HwDiDZgaFGH8Jj8xtTZhejintQChnD4ptwsMzMcUTrBfxzcFwXUspZrKDfR8MduarLcMc"
-    "uE9pDtNGRgA2Wg1clc4fz2/t75hFG7oSxieRpCX20VhrapABVlvIrTkaH423iPB4f6FOGAS2cScqJSbTVJu44ivl2qZq+"
-    "9Qk0zcwDZHH9UYExzTPwJaNFJqWkdGAYYkex+4MfeCrbaq+cZUwpdo3wg2JlOzL7gz8saE+DEViKJq4k/QG+Z6Z6X+88/"
-    "7xNAS/Si03dW17NBSmZCIXWL9lyq8RPy+EE7NnSFPM5oamryGouwjKfc6E2y28s5gxLnh9cgcofK93h5UnMqhkRCiMMWF"
-    "gUPlXJjMjqR9gar1fDnX78Y9UknMhFZ7gl9t2wqUr9UZkblSRT36B8uMXDWH9vagtUkLBbsGQUSbQSqplk4JL2iMh0Z8/"
-    "W4gRAsXjEPW/gHNsKB158p3tKMgwTJTKkqUgKEnFHNsqHyaDBdPgtW7mO6wFz5vk2qk8/0y1TT4vd2Um4rc+pkqF072UQ"
-    "236u7YYZVPnFxSK1ROOe5/TdBjGhR/A/rOsgtN4f12lxe8J2DKh3Pa4/mYuX+vnlfDGNkHjIZV7nAvsI4HIZupd1KtEoN"
-    "TLnQKy/CFFHPDLl2BxzyltoAalGxPkApQ/48pJaZGMzemf+HA9GxzQmKjYaHLMaC3fMe+TCQUUlZdM8IOUYQj//WJSDUX"
-    "ACGEj7bkGrVAhJ29CwZhN71zh+DmpGLCiSChpELWoESpIRR69T87Kivglgm+KOCZAgtX3JJcAF+yx4l4BVnUhZoNTc8dN"
-    "TfXDFVfNGJFuufTHg95rEnaKjwQYhjA6f2ZWGqsXoMCBxZNgvqnrcVfSHoe2lVlNrFVcrW4XUNLGYUZfqPdUDHqeGS1uH"
-    "YZSMo90PwEscHBSj+ThimL/zGmSM",
-    "TfAAN6N1QrOa0KyOMniwx+YHEuPFWhirfeD3sIFhTDeNRnbMdAYBHSqa2VBYX1yKCfROVDzM54xxndGQr+hEymNkwN1Fm"
-    "sV3YfAqXUxNh0Wycs7VOlGTJzDvo/pq+rm+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEQPk9Y1V0dV6uVHJDcXHdt04166qM"
-    "2WUhW03QCntUHyeWsDOs3f8YvvYLRBb7gR5lt0s/lHO217WG1r5PUu+by9ibx+RAPFcZqNizqZN4wBJ3arUfBWna12kKS"
-    "VumDrZo11XWLtlrquH6TjsbnzIMhhPYV62CAuh4VZSgGm4QYVxFsmF9ILSAxbZMyFEkV1UWpiYDlYXB1BK6CiVMoBQYNn"
-    "hDoaPEt8wBP0WujHoSRCMVLOZmi/FmuaTmQ9g0RV36uD2Xma71zzUfDLIsmEIoR9Gq39SHsB26ajekzfYzPIJj4RtxsP8"
-    "etG2+nGfMeYwvS6etzxuTrq+ln1iAmub8m4vjAPpsAbDwCqi6jGpMPM9AIO4+bg3eFBsT888t10s4BJtkaBWBEi6gUu0E"
-    "3IRADswFl+sMXSPTK64GKTTEg9y4gjwfCrOlcZUqQD5d6NvYEJib4R2wKGfNIgzhkD5bY2HD3P7rWxWyFNTpcL8sRBf+i"
-    "Ou4GN4A14GHOg0tsyS+bOMj8g4uKesa2+dgEXkaeECOt7XXO0U6WPLURHy00sUWqwMspAiwodf369vF4klXI/r8H1atyi"
-    "V/cONwT8BVb667Mo8+TbrzVQAYVivGJ3a6b2ZyCA0i6UBrW/06tCHtLAvdK1opH5A5Zld6ZmF/Mq/SLdMiiyTHIksZXxL"
-    "7kRhhoH39/aUHQEmCN6JdgkbaEYpm2hQ6HpkU/U/lyMjXxs7L7VfR7dJBU7ky98MG2wxKzoVpSjpjvxq74LJ6daq9reIO"
-    "tFi7R6HOy/ICfLYjpOlmlzIZV1YUQHuktfDLMiMwtDrJAm7HuZHsudaM/dyh/pJGBZcAqKWqBE6YkG70mcJPJ4iwrnaTb"
-    "hhxbprOSmv8Dr1thTbnmlrxjhTwsvjkmcI6kR7zqR/oKg7dGDNJIrRZpwuW49wHliJgtmeY0XlL0Zzkb+roWQawStbzQ9"
-    "z4vMbwn8zSYzWImayyW07++XoTtDmxfPJ9Jx4HYj3Zrdbzp4tJRqzqyT2LHcUmhdJyGfxbdfnG6YTYXsX9Rkr+PKqySp1"
-    "pyRUFPPnaCSzPPrUk0dJ/PzBfW4ocAs28DdHJh+ilGKhmfC5MU/SAp02nEErwHsaNd5cLf0n+E/Ys0rkrhSBzycB6rX+Y"
-    "DHzUv5yQ22DR1a4KaEOPcFLD3L3lkcHOfyzk9J2SGlzXTKHNfKlF8CZ+a51+fmi4N9rwS7982kFjWrM8omxPDqD0KUvpJ"
-    "9rKxRzUnxHD4I6xNW521Z++Hn/REoNWtASgNLcz4A5UPjdx6U3xFeakZE++dV+BoVnKvwZSV/tqzGaMvC3bJt+KKJEvsm"
-    "z+Xv16mELU0WR4MsmbroyzJAe+Fbh3e2HkCh2hgRH+JdiYAtWF53ScM212Gb9y6K/HpVWgpW0Oy3MA8kyDPx2DhJG0Y92"
-    "aAL/WbLzI9pKiE/gnsSI7+TwnTl2uTmjrsb2wFR6US/nJnr2izp1uSqFki8gp6WIGwTKcUCylhuucbTJ6Bs8FkonyggCL"
-    "Mi1pY23BWVN5LB7wD+MCOa3yN5Kj0F5hnszrcAsCpdBfW5br1t9WUr+27SXx6KnEQd2ouD59gX11vagPtpGx63Dk50Eoy"
-    "b+ZLI/GU2DQMBqxhRGPwASwV2Ovw9zaz9wF5+nfBVRCrwRUeXdqg9p38GB2KyYmMHu/fFoswW64z4DOZEeNQymaYdBAd9"
-    "ukw5XtPjQEI9PTj1k7WRXWSTHuyM63WQAVYtqNBbtVj/yqcjncyt+9OXVI7/tzW8oV7UgpP0ctt2UtqqxrqA3mSdnNZ50"
-    "XH36LpB/WGFPfjeForPrJCx5tWTTPhZW6UTey1qD8izifKeAH0NvjwYr1jp9yh5Q9digXk5Z4Lhv5FKHNccagJxg4/qgb"
-    "G9siMj72jss3XHieVkWGmwLG7RIfm0/aofinzJ8lu+VOkoZ61dunSEpv9tofKCXs21IR/ULTt8ZmovTU/dffUKwUtE3NX"
-    "H+LMP1cvmfjUMPK6IJH2IvxKfVdYwwN/z3EtTtjNXKyyNr2gTKIv4kr5qfV39J7I/QjNSc719RiayYOYA4Rk/D3J+FImV"
-    "69RmM/M4iwWDmMNy5U10nQKoo4DPuV7JIrLVdjbNAnKBJ5U+5J3GXAfzabBV1+GTP4hAr4L9htbDnfXVAqHkH1Til8si/"
-    "9fd1464zru7sez+cBE8zvDX45dHDx/u2E8RccWZVSCeSptoOBrHo41+IwzS65aniNCVcW0FnZTba2qOGkprQ7t02lJTA7"
-    "Qvbig9XPjOlQIQl12B7pNkweWdpVxydLDnBCxVBe9sF+MglDbB2hbgLUA+pu5g3HzaOoq2FrDxR5KLSYzroia1sLMvdUS"
-    "BkCslQxeGpbyF1O2RVuAxJOtR72wdH57yGJqv1D+Q+svQvtnBU/jnMg5PqatVWxcLulmjTY7bZTLzaCP5G8VyBgXewpQx"
-    "wWKboC6JhpFEww8hLhuEbrl6JS5F2AvBsJTnKDsyH0hsheW5UU2kb8E69trde1XaCrN1e3H/SN0HTLr3pMeJKVBEft4dS"
-    "IMtNTx/0SBbm6QAzG9nz3j6ZJj61o34cxqOtu4+I5GMWvrzMp9eL+Bz9n7U1T96j/7z+DEKfnSD7t5nFGMtFRsRbEsdRv"
-    "1v2SD6BVPPxh53al0sW3nP/8W8EonbjWlsbPDVlrNwTVoGwuhyWLVvXfFzBknVGKnTYFz79NqOUwYFRkHCXKrTWJ8E7oT"
-    "IynCqYUJ/hvw/TEqkAGP2ULsk6v7Mp00ewcBEr1LS/rGsi4cNay9PfPa3s64tQlbzpLcbMXSV5R1cu1aix3/EUquR9+ri"
-    "MUQXWZMo2JP0V6W099s0KyQmNVUqHvLa3dXcm/WzZ46z/zvcLJoijMTjc9jUiW2/58GSytswwXjb7LfCJcWj5eyNHVQ96"
-    "fiF0l60gtMhDIkthhgyS7UsJUvGD7trGzATHfvbRYQtnaC5665pW+tk1tWnlioVKWgk3/CiQVa9HERfNEv9BQsUWrE3EG"
-    "Zsf1L462RSQlCUM46lzjhmJ8l2yIoP+cHe0NM3PoY5onNZ22gqFcFGtacPG5SKTWHwARZIYrg1zlg+BJBIHu9Z5kmMdY+"
-    "YpTDR/cXT1KW9V4whebDnUlk9bDu8al9g2QHOtzCXg/5jfcbUPWN/6oPrzbrpaKrVwh8liA+jfcD9fD5oXH1bbwmTR5NH"
-    "J4/Dm0c3kaH/HvOJ5+Lpf3twqXhYl4O3Zja4WduKjbPHExdse0Oft3g63V/U3Wm+/fHVfibbY/W0HI7m3RtTmBNzRQLN3"
-    "BT068qckFh40x2crNEiLLqDK1PuDq6iOJzjuMKxTf3PPMy9VkacKDIScBLBO24rYYd3IkF4O2Fup22PAae5eKG4XIaIxA"
-    "Kvgm0k15VP2nzlVignb4Igt9x0fx/QAkouLhAh8G97P53F347zgAQeMhezO+4NBCS/4msip3ddZzMGJZUv1HO7H4Dr6h5"
-    "RK9pMYVoaWL286vkORHkMurRO6h5pvHsmMa0BB0JBAfHQprYEjPDiKCXnovBSTdIR5Jx5b4L4BpLXxs4QUtA4kXKJ8iB5"
-    "SS8JgxGCc8aouiXZzVwWbVqFUm9o",
-    "QR+mHqKFeA7WtE3ZmJtkRcqvBPdg/QZG0l4ShyKOThXNPCigkBR1pes7H7vIuHQle9xAOPp1hYzbET8QpfFaH0mrZDKab"
-    "Hxq1F2M93dQQn5GO2uxCTPtxqRKzjnoFChps/rXHv1QoCNOvLFCVB0CNtJS02MzrU0gl7zuzdVg9Dm8tDR0kdrjxzDX39"
-    "SpMvUwEq2SZuzCp6bIFdvTQNyzB3eXEjH1twd3P7nnrs+agTDShpMqr3yXmZkwHN7s4MkexxaeB+ZSC7nSWF7xkj0htqq"
-    "tvpVWUifsBDFIzT32RqK+zR0yMuPicWnDu5F5FC8eZ+63pBxNvBZa62VWNyJ6vxTyY8CEET5uHF8K2T18eNOOPafdDnjf"
-    "1qB1VIU35hI4DmbupaBvJJG1dCUG4JJF/fBheAWcAeEqka7Y+3s5Kb41e9Zle854zpfhtMUZluGseeZLcFMCWVqi/B5jm"
-    "0DLoE49qO9n97FcmEIumTKzI71UOmrdfk7nUJqKZKW6uOUCvySjK2jXbLNi2+QSZZgkBhCdKlwKGK8FWnUI9jPsm1X4Mr"
-    "xiJW5oQWOTGisj9aFr58a2+QuEQRFdzhocXYIOBzN+vh9DNAlrvAmaB4aKRglxr7zR/X0//Wp/US9HQMcODm7+SlYVyj6"
-    "1ezo6AZq7Q+WFEc9OxHyZnmYAL234f5C4nrUmuxteOsA8Gt9OUkkZq0tcupWc7Uqcw67GOq1RB5aaWQAYiPn7du//QOR2"
-    "g0/T7QZI9rQxzGgbn5opl0j6uv9t/NU3TyQ0Ma2SOaIQMfHXy2XCWEvPSg5SQLBlxDJly/nJL2ALkzPB1z7PUVuwrLtj3"
-    "o83He315cdXY2LRVpqU0WJ5Ek4Ttk+2RPzIiR2tUM5JtCVnrax98EWs6P7K2pSFiQuF4ysXjPycRCC3BtDcq7yN4rBKJv"
-    "Pq1ow4Fmw8YIQX0uI57Tgl1tK7ztQAipRrEPkttuNbQKymi1lkqaAGNK/1/1jaaIXwo2TlKfw3UliQ1z7HVpLQfSO1pMM"
-    "52zns7whV0rueeHXjmxj2Ii+bCxvmWMPlbiD5QTzjCblRCeQE8T/xzs6NJyN5FKdMT1bYiUpI9iLAnd2q/geSTGAakRP/"
-    "iHzCpa0aA2SFNTdICQlUhd8wrhvtTyBULXyhinbDQqd99x9rNctjxM70ayYqT10U6W3gUj+nQN0UQ5bZMx6M9Z4w6enGi"
-    "4J51uH2pZXUps0nm9nBtH2PE0X1ltlu+yYlqjqZgpUf3Rq0QsICqbszkqnEUSfoPJY3AYBgIgXQkLKCnxnYxnl+XdTS6O"
-    "Xm90yL+U1aMJLnP2Eqz2TpS0cvW9282ry/fou96ap1U3ss3CKxN+R6wyWSMDbvwOpqi8V8jlpuH5qSLYTUWD+HvsN7bZz"
-    "bqu9/cFl3rEe7ujU9AzEJraoDjjH82JIjasx92lHS4gZLLRv8kSM7kNVTRWmdeFlYqq2CzPyUrtyURm2DLokVKQ7zAXHm"
-    "FXG3AIHGI/XYmKzGKWGTY39Mmots7mCHUnzWypPz5UUrRnokSWnonM1AndTSoutkxBLh3DWxGB3UACgd0dgTK0nBynKBt"
-    "MQiq3nYRIujcmUOIAzrw58O9u7vJy5XiaeV5POkDa8+G5BQp6CKTv6V3q7jDgTgiROA18Ba3J9pHqLUKdSrjxMnddoOJC"
-    "gihzop2v48/0wbF+ksgwBpP5CWrFw5i9bui4DLP6ZvmtcV2ah76bIXdCd+F7V3M+7X/rTRqRrg4jHq1rmuzZ4Cmdi9dmp"
-    "NXKQjgQhYKWRCQ0I59szLvKzsChYykWxCJZR123xUKIDkIr1gvJxNQlDwRTvojF7p5H/9PB1+Gknibshqnag3Sk1GRn5H"
-    "2hAKfk1THlGFPJZN7EwMo/fGxWgy5vtnyDDwjELv/Qp1/sKpE5rZxjw8O6xKxVqFoYm4OEdocDa+JGLBfMVtnaugdnYr5"
-    "8A9Rdo7ix2qxhJzNA2GwREfdICuKm9YJRd0H0mhacyvkoK5HXbEd+ZV55wWZ+fTZZrhR5am09IhEZc5zokrlcN4aE1Jnw"
-    "Ap8A4AsMquRGiat4N82JLgBeh40otazZBWUjXcRAXJnvxZYq65AGOC9ZK30tNVkU8gL5fOdUQMaU6kA0cDHZA+SwcyzZx"
-    "kaud57MPuRh6+8X7urHBqlyKyngBzZtrBKONbkgUNxSeNb6LZJrnZBwVyaS200D7b+Y/WnUFHfoObcHnYNO109RxLYutO"
-    "81Vn3Xr3PNgbntnGdkNdd7bukp0zAcRuSH5InUbkZ/8J88jdxkWS4btaAcE/Cxuovy/a9YqQAx35OlfZjhaICtYhRwPak"
-    "p9fV8SxD9hVCZNzY2/txG55rpznp7hG3TCxVquzTvjgLvFNCREPAx5qt0wme2Rl+X1tM6kOBH95T+s+Hg2JPuCe0kqCrn"
-    "XQT/9ZP7JMlqsFTSDrUq4N3ZpcIHIgnHdDV+GeUbYzr888b0Ev8HxQ4X+mUSccDkY/H/347peX4+F8+H30+MIED/r/+fx"
-    "sL/CYzr/bwEHovGkts3BuigguwoLGYTSnVVEAV60AVtrGxY98Xur3sCLYtUenaVHkRbTrUEiVNF6X0NZEWcIAqo5IEwUC"
-    "Nh3iGtcr5HGCkhON6OGJok645mNDA+IFXALIBAwH82WjxSoXm4nGyDDgJlqUmvUtTjswiH1ST07V8+LY+Yr1Y1eikchJ6"
-    "z5X9zpOEUXP/4RoWNHUeE2TAiuQdzwEa+C6BpE0L07y1S0uShwHX61RiPldF5PT4jor+WuIDSwSUuWn9oL9rdQsju5ZkV"
-    "wg4pPRTnwMu8aFACa9L9zDAHi9y3l1WhDb9R8hK2GOcbxI/TZjGQ0Z5A5qT/H3JcBoKm5lfCbAZphzPIdHnS2oRU5vTwY"
-    "HCaQ1sTw511Ptn3Ypm6tFXrFEUOnmnBjACvj4RW05rLi/T1jO+YjwOg0ZPavto4smxs+cKNTxp7kYAs1XEUSfeM8s1gzt"
-    "69Iovx6O9uqkyoO+O97tj2Nx4gvo2rgp5fTOE6gkX5R+U8Hed95OO0L81fSDvishURep3ji/PmtkHDAmTmAA22utD8nne"
-    "ckDl9tHOPGlGiXAPmiKLj/lW6JBOJxGSQgLofTdE+wukSUFPQw/Ga4NIF7WxzJyZ5/2YS7eUv34iW2B5F15HkAPykFjNB"
-    "sekHw3iVh08LClYadEiRegNbkZEZhpa34kjYa2w73YK0ED1Dpl4URZEqaRw25h0JQE6FV1G4CokrXlXv7d3T4N4dnY2YO"
-    "I2DkMwMYp0wrBsAF9qh7p3xojfV6P8GI+S2HJAyrWIJSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0YWnez3AoV/DMnVK1IxQ"
-    "wGCBvbi6TLIOneksEViApl5DtKI78Z39jru+5z0JLeT6nm2Aoy4en2cXnMiNEyyo6pkGM/i98els0zJlYwgQLeojzV+Dn"
-    "VbzCZDbkgIhtAFKme/aCPy0TtNGbnYq6cGXXwHPpmlkU5ACYROpFNqBK54PIq27STL97RZ7GIQUUrQrkyqwenm9DIxK+5"
-    "HhHdguPMEhCwwvKMOTzXA1zQ8Ut/M5YtLOIEIzoJfy184nzWtRfUBKgTDxcT6DiLJrbubOguxwEn8f3ElUOwy3bN91OXy"
-    "INOidbTiz/1XrLTu1I6LtEGjUrzCORWNegDljMd7tcvurhRIyq1my8V6scjnWlkYW/g74+rw76D8xyXZ4h/zA1UJYN2oU"
-    "ZA0Y/IQrobIrMPRwv9JkMJJ8xlMP",
-    "US0wXuTh2FSJ44kk6HAcCC8q/IUNZOWFs+K3C3I29eF47NltysRfChwJQzK8eZJ+hSVhI2NolF2giRMOg04nkIxwYnsOB"
-    "7tENlR4RnfRcJfrzlk0/Lprh4V2sgRb70g8zth8Kn5Ip8bTkDyAqjb6FV1kQBfA5AR5Hlr/JZ3uFg7mZz7Ih+ypoOcdIn"
-    "Haei1Y6SZhIB45tpU8RWOo2sY6zvNI9k3vDOzfhwAmsmljmhBYRw9FrnHSdQEsNuLoJw6iOdOCCeDBR+nyNelXqlUDwot"
-    "mwDzZ4/zD60yzD0lmID33MoHS2qFG0/mkElZGv3nk2Stgp/OsnsuM51K/sZltIoGH9mmI2PTAVB60L9sQHyctXUAGAziw"
-    "QSQU0kEZ5YnYBkIU7e98Sjq//AT0EBJbKpuApZs/7SKYnDqeCKFsv9K60/ivrr3UR6Kt4JaxHQxjZNMiI6NAc4nyCA9vj"
-    "qtYXISJM1fE0EdJpmGfXEJCf41iDW2C0yyYFnKDPIszKGNPvuXxBrvQFqIpIAlJTmgE4VCBmRsnwdzOxmOUso5iWqUYFn"
-    "BXUUZhC+HMogd3P5Uy8BHxwrElmzyx1lc2qJ9aK3kN2KJX4nYLb1UnSdurK04ZPxbWuoNQOi1txG1zxKULHArZeS+GKLa"
-    "TaaHnwhV6psviB19yjOOE4S423jRk8vRWITjj3F4U01uSlZ/SQgRGawYr2CHlWcIU+qKQXLq1+KsiCyLSfivXrybecnFd"
-    "pFIXxuZ98n7lba7mZ7eDOR1NdDfo8UmYDTmSsqTNbAojyfUqiDW2kh6WDT+E7uUyhNZD6U4jkdfWrRgRkwtSgGqqleoym"
-    "XJmGjEB7JZJpu4aDkenxvnDh2d0HqBLLG45jHNsvTlCHJY2m1a0Y0jDZysOFYTpbZF/YlUJFZP0rkZzotkvQBrtd2QA6u"
-    "BQWAp5rnUUW5mqbiytqiqKbqBA5nJNtVuxbmP+RHlAAtYlNG6sEWuQ6nUQPgtBZEG/5UW8RO0ZtmZxLo64S4v8okiWHeI"
-    "fpRaEAsnVxkSo6tdsZGTp5fWL01/evnz95tmLwWJ+bh+6KtJFngBXyuCpGeubHbEwrUgP6CQXyZwni1FP6TXqrf2UF1em"
-    "o5DsOLFIpySEdtgkiQoCt8gUjJqu1fnGml2mVcJLViry0EJFhtC0yGFUxdJMEztjHDSbIy9MWC39/ii/2SsxrzftU9mzG"
-    "/IJzCYXnGlEMiiC/km04ENgv7vTY4PUiSyFIk5zUKGZ7m7Szr/Iyj0yxG1MAForqj2bpuor0hLmUlb9xTDnIhDkCkKOdY"
-    "vCpomGupvi1Y1r+jxaRsqPPbuC3mMNblhqFnr2c+Me81PjJz6dhYBTYrjnC+bGO33GyFfRAME2aAVsR5bcTqsimdDOdbF"
-    "5i2JWsCelwxa9sQEGA89yozkHxmY8LnKV76rcuqAbE2cwpp0GMQNGjN3pini0b5FEJYfMf9LHEM9mg6BX/yn7C4WfxmMf"
-    "sPa3ctAKLUb7m3n6KU4STZgo43/lRoY6fpAzMi0ApeOPuQELin/NzWwBv+ZVtjY/5OYuOSfNI54na29Xm7ZsOM9E/i83M"
-    "IwEo3C/Km5JA1HhfOe3cpSOIYxH6wlcqsQz774PVTQXrSzgTbpMNbQmv15MeTDP0w6XCINpBLGUpBuXHM8LdH37/L7Vvu"
-    "0pQS/0QhSLxCv/BMgB2tPmVQjoaC4lPggtoM4LhE22YpCyddSy5ag+0QrfqEK1tNP3/E4qXicH+lkaonoNXeva04CbScP"
-    "eN3L6GWcnMLoiM/a3pRTv0ugogaouEPyEyJP6mxYN/eH3TFRppQcBJpTk5zDIkhvWFWBTeviQJDRSoMsU1XNvYMCu8y4T"
-    "et1lkc7i4H8F3aQ3n65NozUxL65u2KS6FQkGrPMiLUbjYXAoqIoWYmwaC2j+bI7iTfS/q/6H5HbqJTUviaFFbl73cFYsM"
-    "K2Tsgt4Z/smawQ+kTz5Zxb6Ht9Ekmaeobyxe9Z+aUFQ98w3TlQmak+g1ru4rRz9cwDjTj36RFKoMrE4sAuLOrV9UTgwLx"
-    "AjYM9DNm/RQERmmk+uWZ8VyLcGi614N9KtAOCObLvlc8K54fhiy6E99yVpovOfz98jV4DeXSHXjigsrAXXkLX/lS0RC+x"
-    "IqUMe0niUUh8gjNjc0bIMdLznJdE+8WEauCVgbLiIICze8I1wqvJC1WvkWRHnfFaFjTMIY1Xm9pHxy+5otnXR0xD6U5ya"
-    "xiU7p6lXru73DbbVphwJgXtXCxY0yLQQwYuqOWOnpyz3iUTRCyQmkvlbNvjp5M0xtCyaytSytsSpgR/T8OzBXbW2TlC0j"
-    "lVFsmxs3YOmflZngQEkJ0OBkMt0mdQBvcD1U9no8ZNg2H504tQbonGr6zJEgjjixPWbcXHOmEVdeQHuf3CXa+Hc50E378"
-    "rhi4CztEsodmvZ1qSJ64Q00+7HTZXX5XtGw5C6ytlAUew6XSa3CuAwZ0eq6z0JbtdO/7bKhA5QHW3eiu7XOd4vHz4kjlh"
-    "6LX+tPJtWs5hHKbUL6Z1v2Wa4DzwfSJxcn6ySbPDrRWVcOgmInggB8jq3oa9x10jQa+xYGOYel73E0bOS60CnPuvmikxp"
-    "6Ja9PbBmLRdPHJmPZegVN7ASxy+lg9q8qbBOKgcJ0oggd28AD/LClAW8MBQwbUN928d79qdp+IlU/vyT1DfgygY3VQjQP"
-    "vyWCgc40ceJfAXgvjv5je3nGJvQ2ojPLP7VljqoUrPKVzCpSvzuxqI3srxWJHYqyueqJ6cGI68E9dg47sT1KYh/roR/Yk"
-    "CRY8bR1/wYQLAalnobT924XV5TP0HBJ72HSOZA6mwy8LA2UxW4PmMzeeHvyQj76P8Z0EY6/nu0v8Ppi0TeVZ7haFIVi5/"
-    "TWxyCa+uhrcFyf4/Yj/ZcPoNF5qIROYx3BIxRyPH/NH3PEPOcMuBDXemDTuKrieup7dO1ldO8fyO6Gl+JZWM/h8NHEP/9"
-    "c8UA7XKWsy5oi61fCfyWtPlOGVA3ZqckRhRX+6mjvCmDkezIc/XcgqvV0Jpdaw8ZBvkonZKGFoQ0IDOSLHZRt67YZQ6Wx"
-    "h08J/I+Qd+NP3uRC6y8Zuavs9/cSHo0mkui/cZ1i0GKs5dMCU3x4gURf824eh9LWtWCR0H6LSYAu0avc8gMjotA5pkw4y"
-    "UJFCjoAt34Ik/B61h7pr3lmngYsbfr0nBQjeXp86xm4yRbH0Ku2dxjuZRNMmGssGh/HVGj/wHMctU7</script>\n<scr"
-    "ipt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8"
-    "Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeTh"
-    "rough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t="
-    "document.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,docume"
-    "nt.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWi"
-    "th(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3753] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5fwXNZr1kBMmSfCSmTOvlaNpu"
+    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol51u4toIcvAydLLed1NovLK+3wWw79IfD44H"
+    "jwbXPgjzJTLbCPTEfzrQ6Zk2B+eYKY0v2pnGVzAx4H4XB7JExlhlqqY1e08x9Hx7ORUfB71o5OLAeYpl5ls50li+HcsPj"
+    "88Onx+RHkuyzRp55Gn8O9QfD48GUaHlCeKY5lvtDaYHc+i5+LzZ8nFUErMNUuzbFee4YnONaR8F1G5K9sgNtloDm6jMm/"
+    "niw4PjzDXbHaaPD/SebabnV3ISOIgnw8Hg4QGWRQbgxzGz6KjC2hxlvRPY8xT1PPN1bs4vYjjofj8+OQ4PnmGma6LvAic"
+    "ZUoP1SKKpXDc92+cb+HVFc63Ms8K4bwq8qrIogq+vZa/Rf9cOu+jvNKZTNF1gIDToxYFPy/KNK9XcZEVZbeK5/JaBvRZZ"
+    "cVutb9iyvrp6qK461bpf9P8MrgoykSWXUhZz+vrbFXFZZFlAHdJAp+7dbEIDntHpbwedW/lxVVad2t5V2Np2Y2S35ZVHQ"
+    "z6/b+t/++1TNLI8RalnMmy6pYyWcYygZHXaQErkxdd/iTzWPoru60LOY9u0qIMqmvo9Xy9viiS+9VNWqUXaZbW9wE9ZnJ"
+    "0HZWXaR70RxdRfHVZFss8CW6i0lN7yR/RWFUSbAp/VNzIcpYVt93bMloEF6WMrrq3MOLRrAAIHRwt7g4GvWOnuq9qed1d"
+    "pqIbLRaZ7HKCeC8vC+n8/LX4sbgo6kK8TS9kGeGAaIlEBX+6lSzTGVXYhZbTCH7z5TUkxkEdXSyzqMT3aj2Zp0ki8+kqS"
+    "atFFt0HeZHLvfR6UZQ1FFpHvFRBmgNkpbCGsyJeVl01+FWxrLM0l8FwcecAuKSJw+Pk3QZD5e/dYjarJIxtcbe+WNZ1kY"
+    "tKZjKuRZovlvWKBq6aGLUafHRWGUSwxlbDiC70x24ZJemyCmBCRwp0gt4QoMbpnSDsXKd5dy4RNIMhvUd33ds0qecMPNz"
+    "RVbwsK+jPogColqVKDea4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
+    "foTboz/6L+RI5F1wONJLO8vk3SiCvZh3UwCkKsA1kuXoEqCQZ8TMEu4tB+bDG8CDiKMs9o77N7dO1znCFN//g3WBrQtjv"
+    "t69POv5gFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx/OikvnqTw34SIMAL/mO/Y"
+    "tY+ROw1M0kkC+aON2yA13NV3p/B7y3RtRXkyizLF1UaTW6nUOnaHASuo+4wIbA53a1ChQVzLe6ygPPo5sVjjYYtFcbR4o"
+    "L1uCcuyBa1sWIsRyQMdUeVmPPBlXp6N1vQfNo18w3gHNIa7djbKpCtXH4pQdbXK62gdr6SERhHiUwcX0HsUwLv6yvozRf"
+    "NbP2/KgFSTRS3bW+gxPhYI51BbsW+r7S3wa0ighz+lNHZ+HKiORwLg0QlLITvFXRHixD2lRkFeuPrFr76/mwtR0IFxHWV"
+    "Mhp0DvcvRWakcKuwWLr+aFdlT0ZG1Qnyu9vcYLXvbyo5Y5ltqs+bWPHIwL5HuYTvVl6uQSc5iT4HMU1PX1epwv8rZbXUM"
+    "+96F0XpRS9K3lfiV5dFFnlAGVAzL+NLXvIW/AoZtF1mt2rr5jsj5rR9U6HuEOuAZ9Gl3IblWq+agcBVktB+/dwYwmxmN/"
+    "AM8GFngCakYHGTo9M6OfyelHfr3Tu4c2c4NDpWzN4eGRjW9ozQPExjXYXoSyNrNSmR9hPomouP0XpngN22kF/gHPpYW8d"
+    "2i6aZh9u1vgI0e6eANWeARMENM6C2yF3eBty7CVCOAF25BaYr1WWVpBe32dSYZsGwga91oT0R/Z+GBxvb4ijY1MvcLurN"
+    "nVXm8HpPbe2687F5jm0Qf3wuIUtN/aKbrJ3ESW76D0Bj5WtSHZmIzbdb1e3gWs3aop4Q9zy+E/6fQYUgHZZ2msFk6WBqE"
+    "HRO9tW+7ZNK/EPj5nIEdFJnETn0EYl62bTpzcrm4Q2ED5kHGEyJiuDiFq4bsfaDo8fIfxWbU51HWWZ6fxFVsRXNuDRym/"
+    "U0t8Bq48tNGGyP56bAe/ckx3oYa2xIUzRFkneYj5MbmueHutbHJVJ0zeUfUf4B0Sga0gBsgvDXF7nVVDKhYxqD7EP8TIC"
+    "GkSeDn68IfZAIJ/ri8GsBIZOswrcwGoHfwdC/ybCObFZ61Oaja2RYXXOXEZQ7HHO7CICXhrAoGFGWwWdi9U2StjBZPSqG"
+    "vrdcMSlhBlJb2SbK7JAzVo5wmdO/484WzVyQCWjTUbPYlbSHLYjwgFiN8O2MH/AnXRSa+tAlu3SXSzYd+zp12XldTPG6A"
+    "JQ2rKWI0JxfcX+Kwa8P1KCS1feAHKvGPXqobDss4sC6oZ6C6DWK0vYalGMLWoKy53JS5knTi9Lr9N69cctbcyrVcMfNr2"
+    "uAW0Knf8RoQDzKK7T5FQS22Z+g07XvfmyxVJYGpXiKovnXu/5odPrPz9WvYHsvi/Up6Pn8Om09Qnmcx7V8dyuk7cnCRLQ"
+    "JHDilzgFsEje4PA4kZfCRtgABwBxoi6BIiyiEnLhuwP7z9cT9iiBbeiqmVugmTuQEu2GXbvSlEtZyqDqGXJ7z7CQ2lH80"
+    "l5QWPR177KU99soRdMiXXlvVsoWy797F3Gxx/ZpG28oLlW1gOIZdL72giyCuYrnaZb4WnCyCdlfFuFU6z3gfDUm7ymSwE"
+    "j/0/zSocF7igRZDBdPrq0D+3PySItUkXDxSIvI1GzxIAY7nvwB39uL51H5Z4jmEfeEBDFoEzhDWoBDZ+AM+jY+fq5bbJE"
+    "TLNGxykEp55mpy1kI/u1Fd2m1+uRsPz9uSq0a5oaLL7Kifpxc0bgAophqLgxJOeQJ/rQSRIN905DeV4NtoNZMeYtWrO0x"
+    "tjqJus90dg88ACD9vA4INrsXsr6VMl+z7PXJJXpMXdLW0fQdRaNbwpwCVqIEyHXozz0c0cI0m+bE8GHD7RxtPYehCCO73"
+    "i4Nf0epYJaWek+vtpQ2hEJQeWPX1d9dUYMbNnuCNdB//XUc5TdRtcGBNtpDoMLLeA6rR4QF0E73fqQ0iXFZVIDf0nL9eQ"
+    "ZEvSL9hYKfZ/2b+Q62gqEJm3hE5cA1KeXsbVrP00YN1b3nxeA8jur4TqXhmkT0P97Cw0eQibV5jRKvEeo26BM3hqBPNaj"
+    "0Ehj7FpI0G4AXjjkJ0jPpCnq3u0Qn9e2y9Q0PUVBrmlpa01l6JxOjLj1S/JNiphqJhrjmE6MOhUUmfahSh+7ksv7sgcAj"
+    "umxGWJ/QZR81uuwNvchoS2826MOfz/v9/iENHxjqNug+ps0gTU72Z8QN0nKALEEg0lfSt0GrWiXEv8nqk+1ZUpClEKGlB"
+    "zAGfn4H99sw0pq938Ghx0C4YRkgI7EW3jHIP+vedbTYITLoowFSrGEekuW2G95so1FGkEDBZP+RJVYQsbGHNpV/CnEkch"
+    "Yts9r0ZWsNN3UE/x9cDDbRK2azR+XAXYo7KEMK8A1Ez51r79+TR+Q3EO/rP9Um8f96JnafShkFFslqKm27DtgqjcqegFh"
+    "Nl4WXD/ufWMRHz5w2QYra+jSSriMcQKMzyqJF",
+    "JQP9YBGYdT0XdWJpvljl9WxDiYhobNdE1/M/ODYajB5bhQ0tXQNvUKmm4BYhbA4tNqj6xiGG3Wt9+Gc3oNM2t9ezR1QBp"
+    "jNBNEPVpeaI3F+Hg9Njt8UIaLUfaorqe6waivOBHWy8OowqoEHY6vQTdQ5cU8GgXTyRf6b8Yas8KlwdXOCNVTJy/WPLs4"
+    "kE/vC4gpuinbfRIABt3KrvqL9DibauUcHs1OXqE00hyWhy6hPT3UNY9/LVFtrv1dY5z+HQ1tL+AXpb5mlcJICG0iQNUjR"
+    "qqGEnAjlfVjt4A1KU7+IngJqWGzqBttTOuYEx90Xz6KONAUv6Dg3EOdDUHevzHdwjjoIDMnigs5JmXx82UL6uk16a59C9"
+    "NgegaK0zZIasvReQn0I29/IS8Ip94k3MsBEqhjZjgXrwLb3sOpF1lGZtkZROKdUpz+ZJuTa+aJbNAXhc3PkrOrVupIoND"
+    "nODveGDUCjh4LExSUl83sl45ZSLX0Sw1IwY9Skwf3/+2HcmVVr2N31kzlSfWbQP0x41RjlmaYiOV6xJNKrzbXX7J/goYK"
+    "EMG8VVDDZ16S1dKMth1u4g7ShzNXqx/0BY629Nkl49Nuah6Yc5F/SgLDi4OmLo+ICvZUOyZZqAyIQIoNgWewj/m52ryDi"
+    "rJURdCiWysKUMMG5pIoPopkiTDTJGTTyG96lTZMRjzR6A4/rpigbJnIE2H5J3ILqtYdKz6FpqmanNh/0pU4ceMpt/WuBu"
+    "a8GHmyL3cfuQbEuewrZQtWeBwtH/AlHu4sdUlZ0sDS7krKDjekOz+oeRa9ltMKqCh8Huk0FV26YxQzMgCz3ps/ZdPMIuj"
+    "a1tOvG/IA7anAcWCBkvEEs0C3B0vMl2f34hEfLaUN6crW5+Zq53Q8okqUNJSua0pBE99VQMlYT9yInwJ49mtk+KtQS9dV"
+    "a8/hw6Xi2NgqYNmebr4lFhTRePsqg0+k5S1tqqSkIxJEWZAhodbhSxMuC+67A6QmEqtc+UwY3K2CZKRkvJuon1/zlT1hd"
+    "OmoQujuImlbeuE2dRVYUuGWi452coS6kkXE9IOYAk+KtKn3/Wqoeb3qhFCQ3nZ/Ph+S9zoPbxPMovZXJ2AAn/2xYSeZPG"
+    "EppIojrqAuIN3dcqCXJCheqNKv/sbKHrRlsO9/ynoo4yJ3RQm+50nBK3SyJRJV5K4VwAAxZdQno9l05SglhS7n/+fDh4N"
+    "qqYD7mrhZPOnCtAATlkW+YAPwBstUx6n/3cvDhp5dziQEmdWTnzIktGTlpj+oUEYIFlIDBxkDY4t1HV7gm0H+XcCRqMU0"
+    "WosKmcZQUtnR0sYGCPTNtnj83btYS27u1p+5ZTeNb4xaHtWqfXcvf0vYUpgVmqZSUcGcVz3T9sowbyCbNSxVEme85P0Hm"
+    "sx0E9LHa9VgmIkfSkBp/BLMjMKUpnkeZQ3X+L4hqqTkpYhQUabDpRWcJ0kcLqGjpH1TDyETCJ1by4rZwoy3DGamceLRYy"
+    "/8tTpLtnT9JPOo2nSb86xQxGWiweg7OvkRdVOWAMUi079D4tkcuAj4Aiq57zohkfDFgAUEV54sAEPRsORzQfZpyfbY1z5"
+    "HyBWI+KvJ+ns7rD77dRdgUgXlxzDxxAqfQgnC+q2MlkdCNpQa7/4kQBy35lT9I7fOcJov09l1lCK4UZH9mI0RXwmbD8uZ"
+    "MZoIKBJSAKIAcKXWY1gBM5VXpXS0DTc5x1rHYOdBBEsr/Ye8KfdvffECMDwspirkZhpezu/gsHuDUEa9i6QFol/mLPeBh"
+    "EemFHjNSy884njACPiA1g5V/NC+C1negzrAlXCDASZsyd2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaEvOcUnov3nwDz"
+    "r3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFRBz3ktszrC6iywIW4WJy+TF"
+    "daF88osWe+z90WJB8kwhXKBlVv7kpdpa0/+ReQRXbbm8Cd8V0gDHnfPH+2WBm4QUcwQszG/1Ewr0NH8r+M1YLM21pcS1P"
+    "Li82O9Y1oE9KdYloDm9eoCXiZCgQhJ0eOeQ7RhNywgFZSfbYLBiGgGyfqYDnvbIDi1vIJAJ15eL1lJSCiBOgRM1eX/33o"
+    "RD9qalZecwtPyFhuoaoez7Z6fd3io61TLC2iIcADnpk7nkiYoSXBrp38VVQGqbvfxLSYAQsxjXhjg7TTm3fVpd7//IgMB"
+    "IhUg7VZ3vtVpxNvpN42mF2UBKBQIGOFsoDopziidRf4l1q+qQcq9bkOySqL2mTuhBUNWjrP/pZYUJ9dq6oVOo7b021+qH"
+    "jmZ9jxSAk8iPjLcFwuYMEcdUOuN9tdmLo8WQCbaA3pvEhmAXs1lfEUaKm7fFPpkk48jxDlMf9LGiSqJBqpe/tr6XAC+bi"
+    "0OJfDK4COAXIpMNfrq/OkW2JD3/KXBxV9/8SpwBs436UvESIP+8Mh52XO+ItzHCNBhaQ2xNkE56UYQLfWc7wpkXy6RN6b"
+    "OLKJLYvU/m8k6BgmUkVuucimmjDCF6sf/cYHdRyhO49odeZ4fnq9my5xnIa886aPCATXT4YUn2Sit8kUePvHq3nWRLIEa"
+    "+qKiV9SH+KKAjDXpo3wRhWl4/sRLe3wSlfi9TOaX9XxspwWTC3hD+uFPRUk1zWBHQ72oQvOghshL+TkLz1/VXiYuvHxyD"
+    "4W4A/7UF9fwxsdNPvxvlM68vUo15peyXpYwGuB4RjCHHg8oJfbaT0kpEs6ll5pmqww2gdcXw+MTHyXh+ltuu5xk04eHyd"
+    "TvlYh5K+n5I658dS2jPLiGrhOR9UW8rOkVfn2BExNUAucEEgs9i+f9cRFgr4SayCBfr7lzizrM5a3zC6BbaHtkVuSdxBV"
+    "RA1rUvXmES/TwAI94nCoFLZkv4P0S3/21KfoKP9ci1wtahfX9QsIcyN4szWRIqA+gxB1zQuC6sJZNHlVPk29/v0mFlb40"
+    "AOHDKh782unfTfrd06g7m3aeHPRgVmqv8seuCzORhtXDg9u/czt5ry7eU33e4ARmKiwfHqKHhwpmGPgRWIXNioTrmkkHj"
+    "jUoxkXn42cfO1mQ0i9242KZZsmHNAE4hQUNLr3i4SEFKAUQC6RYpPFVsLpK8yRwaSVccRNlS5NvLajlAHqyF40vodMd7x"
+    "pgH6EV+h+4HX6GCfKDqON2doxjEQGGgwqzZhy9p5Nffz2Y0gBgxVwPeRQS8n3XLHseyvBcNoW84Nek89CaAp/nQPwuw4m"
+    "LDIwrWFYSrmGG3GkDMte5Xnc1a8sFTAJOXc3Tk/fwRw2avGZiCf1z1SAgBX8fHlS+RC7qeSABSuipMwj6PKWQEX4gH0L0"
+    "xf030ALCMMCvuEqTKphMBQw2mEz6Av5NhfqdCmRDK6iFuo8P7DEJvenriQGMiqjJW+UF5p3AoKgZ6OWKBoFjd9eAQGBHB"
+    "JO9gaD/T9d+MxFS8kSIyl9lEhBoiLsVuklbJddQ5RRjr+JZ2N8v+GEvDE2Sp9LCRa4f0fTUD7wihG5xA0JXjbsyh69C9q"
+    "jrvcWymnsFFmi25r3VM9jIOB0P4eDsDBJ6gLC+iOK55xUiQuRcQF9w6NARidt/Ek3DvT60B3M7yafw2gm/BYzWQ0vzQvR"
+    "9f2219JaQgEYBOW7aTVjU0wDIfpGl9ZimTfV+AsuWqxnP137QJKt1+q0OqQHoqG7iZY10A7YeJOu68zHt3VwBoNqZnIuh"
+    "TjLUiQotbi9lsNdfB3It7nNdvySCkIfn",
+    "v+EEA9ZHpAUUzYO3CmY3PN/Le6o0bGTAN8Wk6g6mqNLEKcRfCziKqlkC7nkRArKte2V0y+SkUHTEIiElkpCC6R6BVBrSB"
+    "Jc95qN8K2+Gee9zryR6A834aUhTm4oM+yIymB36psjWw4NncgBi03AOS+UQ1gKsAXB3zxlyMSl7iAw+sOIMagKUYF5oZ/"
+    "HblObtHoqmnFx1wnx87alMlQ/7L+3pHahgaVHcephFlmVRflAkbuirRY/Cguj9KNrfp/5sgozdfdJWOooCwhCw6/deZHU"
+    "eknBrY6LVbyDyDRhH1SYt05imQI5DpWbhZEorMEr394EdQGKZwmKGaW+58DPeipCAKxeH6bgiRJDaYG0t4AwXMGsov1/R"
+    "5p6JmFcpFjNGkDzSmY1V/+XNmMFpEx/UEGjiM6O1X8Oa6k0Sr4GqAjogPQIBmQZxGGJKE6Zwgb/J1kQ+rUMBg8H55cw8r"
+    "fhniqY8BMAh8ig16qt7hnj43V+8SJg2/FGkIHJ/vzzv/4klzpUmUC9vabesYOaSKJ2nZwLmRk9EhCyOjbfTHVvTg9mGLf"
+    "6P999/12N2JJ3dexNInSLXqaGBuUnYwj3UnADI6y/WhMU4YU+8C5WRpGEfsPcHWjDd5CwsPMULxViZxS7RO/Nxsdn4kQI"
+    "OAGIEqpnPfCNUBnPsxYCVt3rA7SsJDNAD1aBrBAb3Al7wjBV616yVXsmMpkQkYt7g3isGTEJJM2BJQ4aWMaxVEKvVMomu"
+    "B5JmdHkJdbrAuMSKLDiYy3cZbk1m/KOhGAo1DFTsAwTThrppqFACVMia8PcEoTQtBa0jz43q9CtVLs09U8G1917z1X1f3"
+    "PjixxCwPjC0F/CB99VqjZ8qf/QKCONNN3wlGjC9Ej8Shv1R04Pxj8H3F7+BSNYDUS29zL0fxYoGCI+qQsStALqvbND11/"
+    "dcHXy4EXMN0JuwVPrZp0EFmBZrWWNrNQHpxYS5CT231h/Ek0vrHeas73fbpYlOlVrqMb2iXQGdSf0Zbt+MOSeEFsIdDVY"
+    "td2w0DZak3sOtNdnCFzxFOpn+fjAfNbnZopq6idQsZbmxlCAM7KV6yfb3U+a1oD6QbL0DZIyfHPga+7bprkgV+8BArt4A"
+    "G80A92NSx8uwRnwEHKqqHmeAyZCrF4lG6SkCDmRGftjXmF0hdVVKMSy6RYIj023eKZe5Hhx0YR7+b0n1iMAO5hk2t0geo"
+    "9rWDF/BDAN3PZz60eRq2jCM+NYFlD+HX4DmwuB1+NKfnvdB9JoM4df/k0geR6RwvLVXsS7aqAQXrQ9D+mCIwL/qcMWcQF"
+    "BUggldEFUCkXWQVsQWVkFZrRticJHbKgmpRnA2HE+mwbfwjaasCs8rYtxQUYEY/z3snMlUY99er2fyPfGqFtql9CI8LzQ"
+    "o+Q1BVjgDz0m8f9W+rsLslTZOqSoPIObiHsRdYqRBPkKbl/PB2m9YbMPdR6IExP2velJNkdMX1sgGQSnqSTlFKWNt2Fwa"
+    "I4sUnPN8YG3lzDBIDVSQylStpo9lb0GoQalhMJ3UIIX1bqNKpfRVCnY4RD4nmwG40VJGF5VHhbtUwA/oBfLGAIlYngESE"
+    "pJieVFDguYlsT4pc6wPJRx4RbFQ82hIM6pQtobUHYyq8/6o6nYbhKTBsZoK5DuXCyC10IEOPGM/IuwUvsAPvOAA8A1/4Z"
+    "X6iO/0AAnUR0ygBywAPXzAAvAruBwizYj6qoW3tZJ9w761O3p3ob0HW7O9QgHCq1R1vo/n/Gm+lCNdkdklKgGnD3+ZlhY"
+    "wZ3cjnq8eWrRqeCl7HHKJfkBgiBA4z0r8O+4OgoFv492IFF5UiR9BbwtRdEIuum4gJ27p/LbZpXxrXDksAkhYXq6H9/Cg"
+    "ZMf9/VyNLwwHzaCN/okFb5LEHh5WjyojMMzPDMQSIi3wy5YdQX89Yq0X1YAEozLSem6k9aqR1nMjrTNIAwqlXzXHOA4WF"
+    "woU/C05ceQXDGoFzHHFJI4KI1RVPe4PJuC2yGlbrHmLTwDX1D3ijgAdTNXiIYXF7YuNd7kPqPKiers5/2oc+UM47IuXMj"
+    "x63iDBWdVGgtiPsSepeUnNH3AiTFYemm1b+2ICovE0/EBBwMaT3uFJpzc4epqL3uDwaT4NJr3Twy49Q8oQUhSm+sietU9"
+    "W2Mk3aEnlHfpr58mq2Hivz/vjw34wPD5e+x8boEoqVjsAuMjeRdHoZGfYKxKva5TJVOqHHhrvjbQGAVgQBAqFFJ4edtQ7"
+    "Ojy+Ajh8UXuwp/52/LTXHzzv9vqHJ5vd9tSIe0cnQe/5kd/JsbM6sX96HKAvMabNamiNKLn/9PCkf3AjWwNZbsx8XSxgh"
+    "n9B5sOwrZBaSqMdg7Xzn/7QGaCSHNYGD9wPvFpt2IE/wvm4k1X4oiyj+x7aU3grHmjwUq4Far0mRl5DlRVvsjEg6MBCne"
+    "WoBBBdFAvPHzWsVcm96NYKq4CUUPbu4PXOf1oB68T442k1UgsDHZmkU0ZzJbAqFYAqsFUiE+nTH0QMfFVncB7CiDb28gx"
+    "qIuQ0A5HgazSm8+bh+VzVfjZAjmp21h9zrkBl1mr2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZJ+6WtHlgADnSxew9"
+    "GmOGDD6Ck34EkuzNgX2GJYAxGER71Z0jj/JDF8jmeoM5VVPhl2q/piLzURy+62bQ+EhrPWSP44/JZLQXAQaEhiKB+jSPN"
+    "E/FldT9SXMQGkhp/AsCQDgUOgd1D/C2HhcADLy1Vo3Ap+l4pGa1OxQD7P+h36ra5gLmhqEXqD1caaG/Br5jmSf7+3vqiV"
+    "QjOQLjZVZcRNmLbDGPwnLcGx4HAyGtuYWdjGyFSqPeY+VN77pedH4IPAvMbe+Y51c07ZWktrSXio0jN+rr/NA9susc4FA"
+    "PfWx2o4Mn0L/ofHi0v79AZpWn+nvpKToSdZ/DxuscYZUHw83yA4VjY6O1lECpaljKPQnoaH8/Rt3lcoGaSzOp/9g6R9E7"
+    "hzo8ywoApvzgB5+OikTBWKJ316kP1P5/yim4jJoT5J3jReE5gMJZiAToDJ46vNg+K9VVb7+VqDoxWF36Z3hoOP4Hy8tkl"
+    "4pnQMHHJ6s7VKU4gAA3PwJSa0Z0lbeVwr/LCfDHMqqWpZwS2iKEZsSAAng2geBPB5HZveePGsRuARmSoxrJ0Ujt7Ukuvk"
+    "WdKnzwp2LisvmMK2pit/YHY/pKXCVaEbBJh4s5mcS6wisB9bkdNygBm7i/LofDwdBFka0DRc2UlD4eCXKtQMMPSY9PHXC"
+    "txtzLIpdQGHgcl7MjZrUqsYqlIHnA6JwkLfkkt3J5KLQ8INDIrJKOGWbHi/CgyxWOrOoUJFYJ0qOVH0bEliiuuNSpB5Wu"
+    "TBB84JkDQWDN73Z3oPCtMmFBw6zcrqYBLj0J2Wx/v2aUqwU+e2BpjVn0eOCRyxGLbOVkvt7dObTfbPBSRXENNHjXzF8DA"
+    "jCAZdUMImCeYAQEUi+7wv317uXAcTt3dq30WP1eIn2myny1yIrRqw3vx9yBVT99cHXWKYpRBvZvzW4mENYIPazFzyC+7d"
+    "WaJanxrLdhXBlB81QzaS2QTblTSXf+gdesA9L5p2rvw75R2230IyKsd3hGI9RHX3gVkanuAE90GIMBet/ffy092M6ctBZ"
+    "OJm9khuwWN74OnI+AKlAeLVEo+K0ANsR1XN9XjwKfm0HfqA1PXQxrw2hZ/EQEydEoAvkA2DLgjPMKTT+9qJkExFWILcdL"
+    "z71wxapO60wGkeoi//rBa4+fiJFZ/RuH",
+    "HCGAs0dHj3wxvdWiJL/t9+TZg2c9/nqjQrQryLWkezLOFfMwEN0jH/mgl57kgxXgH3ItI0MX94oe2QEC6oLOPzxglwtUU"
+    "NBsQQbofZa6QqcTUukPT9wA8/tEcuhQhs3LTR/OhgJBAqGkmdd/b5yubSDOUQ2QU5fptefDxL8tbmX5KsKjBKR+COQwmV"
+    "pbYRfVw6G1RbJUGrkUOCNSZ+HJd6nEm3bdzfBxx5CaemQfmkBjSv7pb+ro6rHdC5hln89QsBP+GCT9JAEsGUiLh0Ck6ek"
+    "vKF9yV22eCfHo2FXWW4zXK8AnCh8CC4J26D00g3/Fni4h9oObIEEHNsI3np0iXDLccH3YB0jzQEAX8AAosThgIY1kk2j9"
+    "MfiITiOkbl/91p5jrXGArKRhdBAOBq+gGkDAR31/Te+vP6L2trXoi6p9vg5yQRi6ZHL9GlEzdJ6Y1/40QO4iZ5Vgk+nnB"
+    "WbBQ3n4w1nNU48cU74HzOR3vKbIWzmrXRbwp01Hrqs29KnVBQKOViN8kGlWeEVO+MUaVQJjPl0KGiU8alYaVp7gDsEMt7"
+    "s/ioA3R+zKOzDyjRIL8uW89Kzs1EKwY1RwuDlZqxlJGyERXoCuK8Qk9lAeRE0qUQzyF/SJc6THcE99FQlJa/BkV3Zfbe5"
+    "CjdUVQ6dfFV0dNyl8ioMIHqV+UtoANavL7Bt5//BQA+2qI/UYZTU8+UQ3Dv6HlsUYuTTaqny8qOhAmpsK6Af1C0R3CrHX"
+    "V6wD1FLh+pLltesDyvdoUoDVpqw5ZgUG3c7bdx8euFAVRwuAf4t+0UD+zfrbFhLyBdASJOYN86CqVcfbGECcsPFr9rvyf"
+    "Es7dEnyL+KLOtwbGMJha0ENbr+U9Uvco2l++SpDD13i7jVPMKl6MaX+q4t66FktdMK/u6hVWEzXmnsAFM1VIpWJLthZqy"
+    "+AVqDdx2IBcEjeaGgBgz7fWXQhMxfmmh46bssBonFbUCbx6BH5SYN3VyiP2gTNV3CoqNVUaT/dL5DncK+LZSXdtc6Kxpe"
+    "BPSs1b3sSHnAXIJSMzFSRE2GPXU7CYuyqWlyywRoTo6AKiYLJKTERBSB0kFaQEJmWycYvQGqrvgiY1fiq1ZlWL4QtyCIV"
+    "HDFsQlMAhHtQSwR7j0AJEStMop4H2mjQpYtsWQa1tO1MrmtbT4I6RYJCy7Sub5jDO+lNJu4bVRQWEXG/K3LEJnygjmb1y"
+    "BUg3/yOmTk7Eyv4UFeH2ZE71YrDFcXaVyXfE5fr0tGKKoncrliRdbjORc5bG9lIIbeR7z2+QL6Kf5t8B97GjjM8IBZ7pQ"
+    "QZF88IZEIFFU3MlSKRkdCqBkpFjU2FPsdy9fxCx1AzEfCY7Im/2EB+E0uAu7gP6SwSD1zc/X1j3gKs1f0OMwACjDYDY84"
+    "tVIeJwXYf81NRxN14qgj015ApGYAYQSoAvJM4l6W8FQ4AkoSNV0b5Vc9FZKlkBVQfoy6Zm0Nag9avRJBP2SEMj9ACbPTe"
+    "uUV/ApQeEcdFZCfrXBfXqGQgY1g0l18ucOeTX5zxgsMq6GRaGUFDDwTIPxV2AqXIgR7vx/c0g2S8W0XXi0xWqBjFbGPgt"
+    "LE9cltDAYaT/Y6LQyeDeXjFbb0OlE9I45Sh5anqY8eLtgWm8Ueh3RfIQyFy2nITczWPyEyRkZnWPWBhYGx+UFHtuJIbct"
+    "k5ax3MjJMioVCnDMAfqYYAG7B/zBwwjqPNknof9bQVZauKbzxlxMKcllC2l1AJDh6/oLky5rv2uLSxNnYp2iy7YugC6Ke"
+    "jm4qX9WZLkGS1EBfLjMygnQsJ4HhLrONHX9iqWtRrNrV8n2f30JmXcu2URAhwsZFaBgDW7FPlWD5VWhrXrlhYed7IYZa8"
+    "mW+fsa9wDYJcYF+qoKbfoEZNi1qToHp46Is2kzJjp2x8JDIXAPBZHmWOVhEoN1iAOdsDbT0qtPaGDCuNqrV4DFUoBpIxw"
+    "N784WFOoI1bcw1EKYGvVBOIc0g6FGULL9UrGVkDIS8yegRK3qLV7jv0TEd/vJZaA8U+kgeoKMVNcBtZAtIWdBrrosUxvC"
+    "XpjYtGPvjIfsnIMVDoDaKIaa9YSGCtXnqlAAoF5HMtIK+KnwFI+QUstEMhgGh7shuJM+xjA2iPAJnpwgysFgh/4FYyKmM"
+    "YDZEb9LmTJSJlTmyPkFOpWrdTMG+yIQZS3dRTkCQLkfHBERoNxMCSIts8D89fe3NYHqQrdfHzYqELdzBVS8U+i9u8mOFc"
+    "JB4ZtMzC3/ng25uLK5+q2lXPZiUaC1+pehrNIbyrRsgU1WSdPjx4Tbk+TB2AAeUTJhlZ22KDYa2bA3HuYTy5muIZ34sa5"
+    "OaLZY2sq3WNhyuUzTWeMHIDKLLPNqtZzf9MJVdUieoeVDPv6bAE4Z41yqspfCHlRNjkGH/8iZ2R0HQeMCK6oAH++F1C9r"
+    "VC8hf3fGLGG8ywQihzolgJywzyTyGKTYa9BQwiasnGxQ5e47w/BjagENJHpKBdRBQi6LnBx+9U15r1Ul3sfRQ79oii+rD"
+    "YYqGijDZmzHzdECMRLovmyPYOa5tFFGIFS47kOFA7VvAvhzOhN4wMwyERXGRTY39H4gyASiEHjV90Rex7a3AQTJlI0Qr6"
+    "FiSH4hYl1C9QvnmLJCeXpaf00DQQl4DeDFPDEVnlUwb0eqAHz7d3wtUG33WRexM55aPNvO2IYuSmKiRqkKOt+hNGsL0bE"
+    "DPSGG38KuBZ2BIF7ewQHZOVv09nK5oTe+mh3KQm1GedZV+dEyylsq4JJhqTC7cxPFJuA+bFMjxyp2yRPVFenX+2mLDMgq"
+    "ZoxQM1kMuq7ZpgvBUwe2NzOGX7H2yTHYM/1ahuia1Mp4I5NiirAzfsbHDDNA3KobEnlGIPSMPzu6aFWvEl0MZa3OUhdli"
+    "ZyYu3QLcBYzIJhrRA+T3Q71q8wUMa7T0Di5cvry9AogPwIfWJPAu/o5Tety/+9eH9izdffPj6u5+++PKLH+Hb3waw3P2x"
+    "DL6LvhO/b1RkvHRYl2cg8Nt8h+GGQPUHYXyAapXGJ9GUyFYkk7om3WgpLoBRRB0H+rz5vUWaTC1dMsLylwSlAHEAp/e6P"
+    "OpOJRkoKaj8UmnnzKk1ZhR8iqp6GIfe716mHYbIvK7xevkf21cGqRbkbHx6khCtJSbRFDv0pvH7Ah7dekOLlN+9klyZ4I"
+    "Ue1VT5uqMjdqBCW1e2JIlByFPOKNRepT1Y1prrmCurldgfzblPrBNNfOSIVAJWlTRVLXOU3hJ0gCHgCWZoBmj5eUTCFMW"
+    "6E7/17UlOatXNLKpWdcgBE0xDRXvULbMyYw+AZs6RZquN+96ml8ITOmNGe0+/8BAoMmWZmYlsR2a7SuVBt1Xuwksn9816"
+    "o/WhVRP0Xk1Wqec9XaPJau1vtJYaW5pt+9aMZw2AsURrwEzPkJ9P4qkyx856tALjj5766BDIsWN4zr4J1AMWcqJ1QFJDX"
+    "Fxj0PfE/xjsKokZBUll6BUaqRrwTsR24U1LQkUSv5RihbsqkJqrR5tKhcW/BCxOHyeNJbLF/K8BPBBB7P3uNd54AC17sD"
+    "OUyxrZc3q/87m73mvmVIDc13zx0hyBA4V7gqgEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiGqqjzheAg+"
+    "AAnODdjoedMgay6YDXvHwcJdbAtZ/6m0B63c8M1SWwRG9AdVBmQGGcUHnpgilWMRoOEj8If+M8e9kEQTkm/T3RCzcsULI"
+    "dY88tPcMfmc1XwkZ74CJiva0yf2TVbl2",
+    "Jggo049BGRTKkv7hgerkzrnjgptAk/px1DK2/4hF0c0XOEg8x3iykkZCg95QB4OyyaGg57Zq/KVI+FZOU2bZ7sksDpmn2"
+    "vJqFWhxqPnTY3NWpg719OL8uhwOTvuO+whYr9boK0Ydq5oaQF4ziB7tie1jSucMXpTfgfJxEhdlKmdB0fGMnevx2DStz+"
+    "qQTGhPMZMPqCyzxPwB5GcYXZQFFbNW1Bv1DblDX3ygncSGWGlFvx46PSuXEEaJY/XOr4H1XbmMiO+ardTAywfcUoGcLOW"
+    "knk7Q6/HFI61pVMre1P8kY4/2F7YKEu+pAvIIfnhYqRMcdjJmzPAf2eqIgpUXvLn/ieXO+0G7A9/xCaYv7hhwYLe2S99W"
+    "3nusAD4ET5rs31rZPVZWwoTX8jqo1Qrmxs3TuPQNBDFcOzxCSVkV9G0voCeWLZPa2ROUA6JpSHMKuzmaHE5B+r/wtAklS"
+    "OyT1HJUQHYq3e2h8MYfNasF6BJdAYCdwLrM8hJFHBn+JREgXIob8b6hsK+AsWLy/PDwbcU5UM3PDMErX7yyKHslbhpC/a"
+    "OYk9fkK25nUk0n83raCX8EuIwmAxSo9af+FN5D/TagNxgZ5htu5Bu28g1Vvlfa7Nny7XtP/nwWcScKeIeHVzWeMxgF0X/"
+    "QICUBKQNPCK7C2kZfF16iPJSCRNygbbFCIYeMQl6F56/Gb7yryaupH1BX3odQgvclWl29RD+QROHjwh+9R2ceM7658WSI"
+    "Qa7XHRlgR5IeQRmsRtJ2UqQeKSdQqK3eM6DMB4q4WnNf5wHR1bdX5ZX4ERclm/w47Yav1tomdxZaW2J/HzZE7rMH5Az71"
+    "pYcxKdfJ2+8Wcv5EYEU09q+j6JUQIleGpn20oiBzcJ/E/xCJREGxvgd59d2mfzwp+y6fW1RTTfdetpCG9/aHmy5cYto+V"
+    "Vs2ju3yA0bH+fItmuRGJZjSDbVtC3+p+BfZOUPTdiGkeYRy6n2HUCt45iqC4h90ASoVJ8PgRummQvVL4s72o6TXtiDMO5"
+    "EaoNk08kMfSxKvTuUzlyAZLP29dLf1+ShjxKPksDED7KhsWav1dOubPYhoieTy1iY/cCn3ujKJSTXy/3H4ZMRvYZcQIwD"
+    "MZwy4arD85JLnvctBPniEz6x36I2QtTsG1l7LLiu2J7+giyVyOKcxFiTXOtk47Cy9x8+koatCk/YFjMnXHmzbUDWg3ECx"
+    "q4AX6PgV0xSnFqAQQSQqgEQX1nYcgnyvu3C3xKBLRJq1HxrtOdlIoZMgChg+Ck8d+G3RKtkdDlQljBn7NSlvB/0qtU0u7"
+    "8TFW3k20vU/iAJ+BDZBp7vKzVBkuajXttzSiPVFpBxeH5JbplNnaTWhV08gREhuCKoQbYaPffYIynDYhN2m9QuwOwAq9Z"
+    "3BiQ0B1jk/UZJSXieGMiP9/cT7bkGpG82nRxNW44eMUc2aVP2uK1eengozHlJzCZWaDzz71z1c/1xR40bztC2PxResgU9"
+    "b7EZXNM2h0Hp6Pe5uxfA/EGVzt+frHh0/en6721JalffjJ/uEzVU49GlwYd9Y5MOUvX5tictOqmarTnrvoFqNk9E/fO+M"
+    "Su0e9wE0aycpODDR3PKSDEpsaKP/jpSxyiwcpE6fG0q5JBjCD5Oks5meJE8zIEusv67gIpvOalWSYERWq9h41HIyFJHxB"
+    "p/BFjzBj56fA5RIsy8w6Y1F2YZQFCo6HlQDEEQT16UqWtTta7PJSKUohd4ak+D5GmgsGvyloLdRbljrBV5em7LIr90bqN"
+    "7h44mx7uW8NpMOSn7iI4/NuULCkRGJ4cwKRf3eNJ7XUBdeDK5o5r1J2HmDe1iy/2bpDq/+8T7oMF4FxzNVT7yb36ko1Qh"
+    "Kwlmax04TB1gmlNPjsQFVeHROaJtWA+0Tv5olO+FJrLfV2i00dB1eGfU3j7yL8Nz9Kgl1111igqUEphlRtXKVBSEgJJHR"
+    "4pq/kYYBz7+R30056h+Q5LbloKtDqQhuqqjKSAHgdLtj0xjho0zKWeoEm0OcEsLFXBpPtXHwG/5JioQ6fnuwk9W6VoX//"
+    "MTLraGDWIkDoaI+flgZ1PVlkWAZQeAEHnvNXX4/icP//11QR6HBE+IKJoWVTN03t7Ae7F2WO3GCIIMHW1LP9a5adXahzQ"
+    "J0jUp7tAk1CgB/S29HjKMzeffof9m4bQiD3Vt+KZrRl9qe4IuodBax1201WuB1p6R/bmlOsMJNatl4XsNedorjgh6XSvk"
+    "OP6ITg6Xnkkgi02fjDW/50gTUjkOoK8AukWIn4xqBJ3WqIL/UsQsshyVB3WjkHa7aJTOzgaq2oZd+GKTXWh24l2tfYSbX"
+    "VeE52/wLBQRFEh5lnsxnl5lOjI3nXFN3Lcc3+kdH2C8aI4umIflQDcri0HOJwXKwGU3sqvVp2y1i/Za+JS4IsXVYnvnwa"
+    "EbpOMrZKu+z8n5wtEeF3jydk2eCqiQisZ3XgQZVCGhNDFDxxUlKV7v0CLYfE5DAoh0/FMFVWNBxCINN31Xh5M/d1LzUx5"
+    "uc2U4lYpLndzVk3w69btvNDurU0ReG38Z9CbSvHRj3woM9U+5UmTYHPWrTYNaBA/ArZQZT69DXiBHnxv9pMyI7KVSH6fQ"
+    "F5hBZO2rsfsV7FMrtKw6mtWBS0lF3XODCtWG+dhqg3YGxUpF/0eHDIkIATxZVQjfaEYFiWxC5a75xPmucYyplP3PYzXiK"
+    "gJ36tWTWLGfSi8LPOnerInFAIz3DGYA5A9Y4omOoqbCuGywtko5wBOOvDCgGR0HkMlOqulKZIKZlBjxTxNcltR0m/Abo+"
+    "QxC2K9dVg5+pMO2Vppqxcef0q0AGOxkY4AxGc2Kxz2+2wo/n2OolgGleLmz1jsQ1MuYGOMkwtOdU+rVd+CIIBHhORBJMi"
+    "DSLgApd9IDRJ6+9DWbd4asFBJVqC237YEOA7pgid0sTmcnIfn9zWZgKBsmZDQigJJK682LuTMMLg5stsbJ/HGwhCKsT+X"
+    "WmxZo25c+9t2dfgfWqtoI6gi2eDg7RKu+LhhacCzX8OsaaUZwMqk3rY4qRuLE2XWSYIVs1C+MuIkzQ1CllLiKLBS2kVVQ"
+    "C1wbC0w2WrWUd3YjELet9UkZnlqOp2CRFZ430jUoPQpYEMcMpABdJvav649nklM9v0OBmJhMHE+7a0UG8s7RH5rfxMto/"
+    "UroHqKGU0enGcn/f54kiH+T9EjG35EBiydp4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227"
+    "CGrqdmq1Nv9Hq67wzmI7zAAQzABTkU2woQPu7UrhE7NH2LknZ8o5rBGCwmNeXlaehXYYvPH2zgy/Qt/r3pSzv35N9ELAm"
+    "bo8iqmJIDTp1JypQrcO3APurNcKmNtoIG+sNhmeUngFk3nKyL9QDmxxJ7dmzlwvoQR7duH67aZgk7++TeSlnoauuvXCnf"
+    "2/cHkg4LyWafHuwyfZyfbpsqlvgBVQAFTBNkStWWFVgqloL176vwm2J8skuObuAbR++qLyc2FSKXwJb2JjFbWS3ZgELAl"
+    "MJf/UutuzmRlFzKPgW0AvqVPA3jBhzq/IsHkhSW1GkF7O32QEtQbOyZHuTJ2aTd9yKrWxWVH0CUmrbqgzeV1GjTWJ5K53"
+    "M/5QlGFrKUPdhKdAKCZ/39wG3FhN8nFIC8ATeW+REMq9R6KPJTi6AJROz8D3MASqgNajEOnDtbQ5MV4zqb66CVYBohoN7"
+    "AMD/DboWANlm0eDJ6gfUla5REYBGwk1i",
+    "BZTY+SjYee4VN0ema9pFE74sM77ZhQ2e9PQqj7XEspfwYLM95MWDErWcA8T8n7TtAwyW9AAmq1+A9fZcEO7JqxMNg6EXw"
+    "NO+9Tfssl577vvbaMFLV8HgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfqk+lly+OqUm52bXL2Vmyw4eKRU/"
+    "ZHDtIBXAAbKQIvTZxJDwthpYgWa7GpM9VRi/6LcR/4uRW87ot8k6j/oNw/MSTl3qKnTAYfHnBUCFz5wwPgKHg031garS3"
+    "7QuW3o3v7XYUc7s8o/KAW8ie8pH4m2SCEPLaht8gY1b2UDMk48r87fpUH39iaz1fKL/QL5YZlYeQe37r2dV4X/0zlrb0c"
+    "/0Uk/sLTtfoaoUKSEuCatL2BaIFGU8vXG6QA1xKQUiI9ux6xYm8WhDFIrySUAJTZo1REI4IL6A+Qn30qgMdf/VzTyT9Nh"
+    "JmaVzk6EatU0kuHwOlBRZLOhzReF19QYI/G8lI5cjLTj51lC38Vg9vl9eJB6GWay+0TX+mPJR7bXpD6H3ibxtCrIPAFfm"
+    "dvR5HVWjzBInNJUjpghgtf3D9mc2YHCwiHcnCqzy6u+XSZwsmJd80Zrjyrx3Ugz3Mg81L80hxwaJ6cQ9jknWuPHN6QV8r"
+    "kY9mM7JULlb8taF0y2Gn/ya0BjBVul36gP+41hnCAt0CEqx8ehkd9EzcLzVg8iZ5N6gjSEucPJr8uk+f9fhd+LmazKQdU"
+    "7mjPX3QLsLLeYca7wWx6cInOOtwVCtTySsWf8U6Hg5NOvhGPptXe3bMZVHI6+3XZPxnE2FCf/Ff6M2r0eZd+KOnkhF5OT"
+    "n9dzuQMvs9ms9Mu/VxgH6Cbb968ed1y6P6XCa+zbSioOXWcPuOwd8GS7LWXW2Gtc21VAyzVpZezOQ/GIEXFpprWo/5Ye3"
+    "52j/qAFsiqHYeI9np+0B3oY0GqQYcHr8cnfQwJ4kVnGPRcT3XHeJFiZX7ncUMgdKJQslcensjBQLxBGewlbLRvUvz7Lf3"
+    "9kv7+RH/f0d8v4K8lZKHqh1z9lXWNmh2tsaBAFmd9KxV1PsDbdyWH4qqVm/SoPjshW05zho5BOETdGfgjv+50KLOKvaSi"
+    "bhxsZPWfDvqNJS95UkB6H9hpqtvL4R3gttPxRX4Ajx0XWPE3FTDg+lSLNFtmb1gh019649D7NVkdroHOj/d+TXwfIUdgq"
+    "AZ9fslRP7X2R1rxNDp1juMNajL0+Ee7gBv8ht7IrlZ6fKM3vUqG0h2a3QExFMjM/5fPNo0CTnxd7+4E6d9YO3cpd2exJ/"
+    "TpQB76MDPQ6t8shVwh/9IaQ7Gu2SF1qHRrXnUGUz9mW12K/fWulHFaQUPeIbB/Vn8ArXUKrhw7prEZTI/r5DAP/On09PS"
+    "437e+HkBmQVLkcSuTPG5nOoFM1ybHALD4Ri2nkKFymz3egj343IDa2TPAPONWuJqTPi7eNdAwwAN/O8E5rXCpW5kOQTT1"
+    "MR86t9lf/oZfmjpcizmQBjUtYPLOw7d542TOvS5Dq6oIaukMZPcUNUtWBKDy6UlfmN0yKc/Dk76ia1ywVM3PXVH+Db+VP"
+    "ArsjoANBdOFET91uLJ3PLJYppl32qXnrLgc9L3a73LzfXFKY63cT1gn4i0GLm9Hkh1CHCQu/3gy4GWfBirpBJKslTbpp5"
+    "iuFhfkfb2OqNOxO9nq40Fu91JNCqxy7psBFoBNm2WYWRHmCX3lZ9XIclPvVOfng5GcFNPzelyFRZCHRWew3tC6v8A9mRT"
+    "xEll3NA35grn4l/dfY1Qh4L00MlCsN3wrUwo90YhzLGMhk7DliIHds9iCJXspaw0sT7AKLeihqAJTZHoTlzKqpeoQiFxI"
+    "t9BltaKI/XQpy3cYwqBqYl9HGNeRXsolCvqALrjf47rH4U584LMsM2VUxDTyuB5c6fuK6mZAdXXv3TEwBoVYTdJpAMJFk"
+    "O2ps5OiLcWmFPhdH/LRnXuJR1Y0VrDvhwfUpPf5B3Xodgibl2aaWgwq5ANGZkeFGoo1QX3dsH0ojdKFrO6WrpDc3fRHZs"
+    "JJBy9g3a/MuisBzoSD+QceqAgPmLM7ny4m+Y1oljrqiOKaDzrk1g6j440JQeyU6yVtmaq2WuvjjNocZ+Qkud7IEGjrz7K"
+    "xcDJboFZk4Weprk3R6PNnqS5LGdnmURiwAr4Ye3NF0ftWtNL+qDrTDOeoAkKtkG56vcy8/H9aEQorXwxOnj17djI49c/P"
+    "z/sjkDAhTw7Pg2NK8f92Izcqv6HARio4Gzfg5Z1nlLPpvLr5pbEZf0fyoIl+qOIcuv3e0XOnj+EOgQr3e88P8eX5sYvHB"
+    "7KJdthM2Y9VizGXvI1wu1KYD3e+lMQtc/gC6Ma7EgTgsr733G4XPwoMp6gDKULOBmi/rds8Pzk5YQzLdhOcjkAWcGdYJ6"
+    "zG+QE1f80+yC0J0uAF/aAwQ1O/qFHMpAtU/BFPEcaugM0TpXkFMIW3nvkcgMQkso8YGkDZqRlemfxY3v19iifzLV7n7bn"
+    "eopQgmlfqtusqnkO3Agcb812fg1vLasMub+IuIphXPB/Dm4bhN83pvIU0ri5GO8TDiDLFIzQOqAcPGFAPfm6jMqejigK/"
+    "slp2inZ+HHMCuxF+5IuKn6xyWH/xYZJPQ9gRr0DqBhSVUKg+xOGUGeYKDw6A++4ORLd3DCQI/gyMrd9OsFMAR6BmhNHcf"
+    "9obDDEpB+5zcNwPDvvQvi8+APqNkt1BMW8wKCaLle/4QEvFkpb6KBGHXkq+FifHMaMET964Mo8+RElinqvlBc4MliiKa3"
+    "1m9eFCXiLToN64jtjcW4bx6N7U4kktxHe5eF2JXyrxTSVy6FMufq7EV0Ck/iVZ/WoRs983HQQ9JVFUePdUzubeGg22BH4"
+    "kc30gZ32jafWoBO6Mytyopd6Dfyl1wCw8h17o+EEzwF85H48ABdnDyFGVsk5Dc7OiA6LgjJxNtQLy7Bg9M2Z4yDDDAwRS"
+    "F/TVv9nkcEqml813TBIR13ME9ZDGkoW7Y5+OuTVqm4WD0exMm+mPZoDWODwyG3udh/DQHeCj768q44igTQVZHXxNOmaMg"
+    "D+njCO6nH6tzw917SIOV3mQiayo8D4umOYCrerxEl5y7XqTFVF9csSKlQwoGV5pgB++zuvnJpVvmdPph0PzQfkdbn9gw/"
+    "ZdLbCX484v6HK5XRVdLrGVWgG/El3KAFavYhNAFQZghidhih+hL8+mltOgSgnmuJ8n6k3fYcCLAwTuLKNVUbCa4IJMxTx"
+    "MJwks93QU93D+IC1UqyBiAj5MQUfsmyJNnP7YAj8s5wewGj2eSsyZINTo6www4R6yHQKxVyJfdxDgO2Tho07V3DE1h3PF"
+    "lZxgDpgjfnuGbzTFOv/zqbGhihvyU2xFaqMB1FNbHH+Dl17B73c5/76uxtqmt54GmPJE5filGnetT/2moS8r68K2J15zH"
+    "JOj3i2nmfyQV9q0xtdYFDguglGdARY8ul4El6oIvZnrzVD1pNHTBz40ZQC8164Q2ric7c84XeawoT4oCzZlvqj9Hb0NHh"
+    "f9IDjLB9poGALI11wa2mHjwXMlLkDsIN8+vxXpmvvcrejHUlv9s9oOpUqhpypyQMrHXAJDpw0O+hyoSN8XqefxKjy/olx"
+    "nBZ5mReb2JLz/DzY7ukuL1KR3SpG1qtHZsbkUvYxycrDu5HSxWRzu2qmzXakj68jqStyQXc7kpjOYhtw/wJD0htZxV9o6"
+    "lRhPOqvz/dZKqVtUkjADKjuna3rIYtWy",
+    "Rh3FeA4o8RQH6obHudnFVzh7o6tu1wFGU8/uTVjp3XY1xVBuvD3HBYbcvcIbJG6ALCTdrqCK1dxfTVXlwopSP+/e0M1iJ"
+    "notxiuLQdQJkSTAz9wHVj2IxU0wEzNUKtL0giBkOSRsbEEUUXvAlVE4TB0lxjf6RAd5BLI2z8/JVCGXsPcwHHWTG7bnDf"
+    "AuAf90PPqFOe9ygv/UqzFAJz5SlCb9EVMwQJOlUN2KIRcvyxspqtC6z0KqJaELW1A5YcdR5EulBqP4LDf9G8XIwkNf4uk"
+    "5/hRTFE7DuDm7bfKOOUMAy19aihC6B6g2loQA2e+8UgB66DzSMWX/Kih6XG8ukVUNU2Noc8/VaTRkXDPP0qe909PT/f1M"
+    "uzAyQsoUZkkFRnzJg73BOrA6bbAWmqG1c0bnIde55vO2RkXUclx/os8zKkSCaQK4quqh2zceAOVIxGFc9GjQHx+rAlN+S"
+    "d8Aah4etPkRuR9a6SY3k1t24xOEBKklgw6zOgouPNwx8KTRJ4WZwmxNNALFTGBWPYmaLbj39Ib7YD6hvEEfbJefcpnnQJ"
+    "4pXT0DkcMgukioMQrkTcEh7qrHWES+lbGvb1pcm6tPEJk3Zog4lShR+5s3VdT6TsScUFIzx5EFz2VYjMr9/QgVXKNSZS1"
+    "1Vj8KUYVSjeFrEHUGo6q3XISUmS1Zq3ERMG+gr7cIMcs4QqdACmxamcCXZEFa2bdkcTc3mEG+FFEHTC+UayTGKZVZEvIs"
+    "t/xoOanzi8cXYQgKsIGZzaWi5EhZA/B+jY7YDZj+YwMlPKFAx4soTut7PEvRk53rW2snqb67iZxf6Ga69kleapwUxuYxM"
+    "MWmzUVmHjZGMMcxhpqrcTcaKVueXXwlYX+Unmm6ClQhBRyE7I+mtKlPAWVlk6SpRDoVsLqXO7/Q/VN42GFYm7p9h463Ee"
+    "5hxWEbM7p51HRa7eC0udVKGXY5bkcHtsLP9IRcL6C1gK4LJvcNwXfGA47RK0Ebka7xMxf4CBWXKWqnm/CScY8Mr0N1QaD"
+    "+Pi68uFlge1liFXEwZ8MY4Lhn6hvdJcWPAPIgdTUmNVZ/4h6Jn+EvXmvWGlNL1aOm8KwpXEQ+M7x85zLda/cni8ZMxEJi"
+    "u2LBS5vRSgq+diwEuhfDM88YpBqXx3fKP03zLe1tyNrDa/IUNBSx2zAtfKVZIwz/e+MaDQWK+S4Gz/I7V07kijeOmK0iE"
+    "NJRovVGfE9ui223dTLYtSNc90fRWQ07IoIdwYomvEw1DL+pMB5I857nY+XYwQ3XzBlFU1EU10E7p8b9el0xF9NBdTU0JK"
+    "z9VqGvKnM7Zc2AjpGnjRn9ZptsiGIyrpGsX0flVQW8l7QEgQovqLHuCuLp6pabTPh/WmuhrF3QoS1oecvtsHwhmZJIlFS"
+    "XMALCHtVqNUPUeOiVbTJgRHq9xCFKR80rfSMTmtA2pzEHWhkFqG+uw4S1Ps+QPvJtTgVCIMX27uDvwLatR0kmsXk3juUL"
+    "5MZQ5tqgyLF5pDlvPnQHINsJ7obutKCLuGhORS7osgu1R8J/4F0ZkPxvunpHkS5YpoJfZ2kd/qCu06ib9fhhi/VUc1jZu"
+    "4MEJH3jLTtGxuSJgTCGtHYS42W39KotnpGYN6YYME6Wyya5NbICxKPzTI2H7IDNvTZWCSWQaelpTHEWCE4xWRldYP9K1L"
+    "aA9NUt9UqkeHdNeZYeDPrjflB204NjkOzOSYwB9vB4TE+BaTXqUA5K9afBRD3qM3BZhIOhdTVSXeyOgqSOc1mZDvSWPZt"
+    "VmAUdzSxg7+dKqGgKxXTtb1/pZUGg5TRT8O1afPUBHjPcMyyaQB97noJKvNpm8wKdKFxhyQC2MAweC2oYFstKJshmj3Ji"
+    "hOlCAHqiw3bMhbfqRTtYJXN0oQJv2ixTgZPYjWhWMYJYnlRh1YQIKVSOZgNZupN88x5tCkSFOjxpPMSaMPMR8j1G55tSu"
+    "8jzssCHDYsahBwy3WnCg25daau+Mt0pRdk5OfL9vbSH04MHuzh9MG1nIYqie8XDQ+Sl/lmEIehIyEqbU7ZmKHlhB5VQLG"
+    "6uwgLUNME5khTFQRYB3nVTGHdo9Mm3CwCF6Q7lIeURe+XDQ4njOy86kKhdpUvqMcbIK6nPtl1jsR3AHaG32mLqUMgsgKn"
+    "LR0Wjp6NwvaxeK6ZkwM+KMHIIUgqugoJmFRzgGflthPdIKJ4pYq5OffbJQ6iC+cTfn6sGZnMV6x/vhMcKSqFDixm5UskG"
+    "ZK2QUXasPFPtTaY++QZVOcy6atqmdpLRDPS8Wl4HVuc4Dhf1Qt/dEzYV0O1X2J1IxGPWUgbKyFvXF49bY+3GPWwBw0s0+"
+    "4ccJQHkcivGFLpz08XKmwGpfAzOWIpMMSPYmmqh5BYybMFa5aKFoSZA0ENCWqKl/dIR0wQ7v6wM2kG5xMxnO5XnFmXmiL"
+    "kEFoIBiCOWg613JS+u6QYVmnhWTLdr5InS+u8S+e+yBm67wdBASTIQIZTAHJPUivHN1iOA5ko0w2hkgVmYtUQy2IS50AH"
+    "iRBKmoXYz3JuNmheQdmZjPKMIjFYQ3RtUQV0jU49MzPb37z08k9Ca1TG+BDibG0fb9aQ2lz9MxSpe1kFiJHJdL8UHojvp"
+    "S7wcxpxdtC9XfIQ2MGovadZSxucZemDyNopQuzHm/ULP5jIGIBoFJYlrryQsX6LFairu4fUQXxt9DfIU1v3oBGNyA+PzM"
+    "gLS5wd0vqcF7Ub8CziTsDNhfvqKo1GydWS/NSflwFCrc3FEUxSQsE0SoR8emjpXqtU9CtRKj4iY806I908gGVCTisqAcK"
+    "VATmcVxEoEOc4h6Tc02DYReaKQqxkxGo/sNRqRl8qeF01KWOTzkEa4v69e1TT4I7/sdlX+s+bSc8hl8kCWTmdkMUWwqgV"
+    "ecYaZGuaK6qc0Eq6KXkmXrdIgOqVWm6aK+nS8rSmwjTt1NltLrk63inDjZChHkbxZgTmvQDFBQ7DbzmAKndc0ZA40ZH6W"
+    "j+aoD5jM8WMIv9NRcwWIEvKUVoFbMLeo/5yaIzK6qzlDE6O5ReqvvTlrz9AuY4civdqpSEf12Xb922Myd5xHPDgcWomK7"
+    "bmI6YcXTMz4BdcjwccZOs8xKDNPnGLqkNWnhBCsfj/1do3mPMwOBifjYTDQGvBVDpwBxgkHCMXTauDjeMszwoxp68/EfC"
+    "m/nwF2Ice7VKFVjPhdlKig4LjeBOixsaDmAMYG3vBVAJPtrxX9i8hQ8l9t+8+qg+aeDkZsKPCzRW6aA67znEzWx6j9DvB"
+    "PGMESonJ8LSIS94EaR5fBJYp8GC+PNKYRSXsUoIkpxqWW1BBF3kodxgbkjjE7hAbMe4gPln04f1e/LPr6dCeOMrhB0qbD"
+    "3rImF7bvXo3WMDSl7LaiMnfcA9dSLnydP6JcKAtLUCUkA6MDTjdnPQqwB2qMKo0OGSmRBlpgSIVt+lgbNsv3ScusFUsK7"
+    "1ak5se/RLJdyzgy22D4Vvqsl67t0cfB9GJOjeFtDX23nbzIFdmMMwppAmDTahVccxyRaaSIMbTO+6OYiK0OdAhfo6r+Wp"
+    "3ZwqQKkCF9QEY5XgqK5jiZMaeP/Va0MGTR0VXxCYXYsQJpqKB4ZA9gfWQ33Q98HAm5+FddDVT7/gcML5RObvGYekqMqj5"
+    "by9CBGFiOSTa1bApYy1lo9SYzu+mUDnH396m2yKPagFnZVV9EbIxvBRporKBad5mgc2EBc6BlALwtUo73+gHVjhdcjKk5"
+    "qTsf2EslVUCfHEVRvIcQthsBNT+yYRpu",
+    "QQv/x8WjCgFe6cJICigCaA2djvoLm5gcTO7VsUADF5qBjiZ5o9gF/I9neT1FX5XAn9Kp+8U9J2a+ZTHAU5+rqV81AoBaA"
+    "0T9TfUsU/WU+QKIaCMvU0ftGR21+2q5qma5xl6hovPmSoeG3SlhGNa7T7zaE/JV4KC+Yw+zADfD8XqRDAMCl7XEF5O7Nn"
+    "iGnYtV4+zETrBCtVgtrZs5Nge+OrLYgvxKe/l4xkQ7BSYAADXYcHaaabkT1qbCpSnWjRSnQoEz/KCz5NT24UxU46G6m1p"
+    "DNwYd1CCHi/wLcMYJQpk9vHHSnB8HSesMKtWsXBbisXd/0wm18OOG64lF1gkTf5QZYOSz9noDaY+7cSMnlN1MdGM8ZzZy"
+    "wHYjqYKwhpfKOgkdXuobo5GVNKeNwUS2dHXAHmOAMaUjEjfBZCa0BzWdQ/fV6SM3+sa4+bmfux0M0qEBouOGbkfmcZHIn"
+    "3/8Gi3hgGbniO2J5Oz0JZrN0Eloic5E/mM24/tAk7+WodGgkGmrcQp+k6M6cH9/xXZIgtoKKpTSyO41H7t0MQlsIdpIlY"
+    "r0KS3y9y5voyvlMyjYIQ/vT8MbvxBvIQxpdPbw4EkMbW/WT8U29GS4FdVVYrRmVGlfk4LT3FLB1wNgbSHUtbMYoLkAqB6"
+    "qRdeWqtRsJFKmLrRzNjnhxZwd9rr2IZSY/BKERmNtrK9r4f6vjV+t4SYw6GIufZcdVX+9e/2M/VQTdkb0N68jeT8vbvkC"
+    "ocsI/RlobKXEi4zanUWPb4y6/xrYovHHot0NfKIO4P0O9pVrqlobyyfKHGKeIm5kREtxC9hb0nUFAQceY9AKI6i+gN3Of"
+    "z/hnvlCVcxiGtTziJxmXIO1gT2Aqgm0SrFl0M84unzAtX+g/c3+xn7o9Z76Tw568k7GXkFxIjlWhJ+HBd8tV5f3K2C4CK"
+    "wjBdaJ3NpdJbK1aAILhGHF/Vyv0atN6xVhlkCW1GCGsaTf0a1oL7ycZiLfMRM8yPd1+PfBYHHnVPcYzbK7TIXjvk0vMAI"
+    "gRf2L8FYtp4KfbiXLdPZ3K7SitO/RBrF7JVsXfOMmAAL1FhDM6wivTqfYKZBIlqR4tQ3d8Yl2qD8VZBMlOII1vBV8HypX"
+    "R9nsmiZ2CM+FbF/nbV+kTZcEy7v6RQa7LYwA4vFOPVfdq/0TfPFYy6mmYxGuSFDpgzCCV3zDugwAQ9aoYB8AzaYACsg3K"
+    "KDHR550FlOSpSSltOkcbILVopfgZvPol1Sc8vcl8HkvcoyhArneYJwq78fcBvwfc10SbxRsoJKu6dShHHxJNwzZcJ3LNl"
+    "v0Do17hCFRhn6gE92CThfYY2bBOm/+GS3IuhgKS6GydXP8WBchf+rkuL/NjR34pctfzhfqzIL+h9EeKDqO67e8MEAKwp1"
+    "P/mXcJgbvhheMCjDjYAH/xU/4zI5+GJWGAsaZIiae9+s85PtJqNeIvmHNgOrt71OXdQKG50AuXTUIz0AE6RMQehOeGmew"
+    "C//n2vynAEMd8tLqSngBnMbXuqi+dfCLfzAUJcmGue5zRz71rFnhydtMtOjTL1uml3xNC+IlZUrS2OrjfZAUFQWYXHV9C"
+    "5OMd+mdzH5EoHp4GIw8dYEy6qtRdGQzpz26yx2ZKciGeidSOHFO2zuueloQeWHbKPsma/7AlvLqc91xF3eb7jFA2qhWYO"
+    "Y4G8j01CoydrTZYTOGFYV2OX4enA4tgy8ytM8RZDx3mDTB1CNEBOzKX5TXdE10X9BfvAMoBqaipAs1MbnCozq0PwSAe1+"
+    "rK4JeRpVEJBO610A40UUgIqRD8xkOYGB4sFuhMzwCk4ZAk0pboAZMo2DvKyuUPAynA/tNre5Ba62f6tXockZUj703sr8C"
+    "GrLEw6/+gdmpm8XEwG9DUQNE30ubqNUHJ72BqFpMq1Y+YrDhblich+6vywFsLnc86J0CrsuNB6hDiggl11aNHzhGecvP8"
+    "eZBr+qE2gPaGD1aziy/7LjUzeo3iGV4rT2NrVaDRqxUhsWBZdk3MC6P7CMsLO9Gy/mv9CmIbHmALo3AqZMb4dsc5Kez3j"
+    "G6HQ7FsRj0p41xytP0PCz9p2ngma9i2BeHfXECyB6eBs/hDZ6fDe1i5yHahjQeiNnB4Oio7z/lv9i6ZTXeZOMxH8SwWk/"
+    "jM+pe25rc2mBfAUcDuXy/0zseEZX90EM3FpHAZCZIJ5MzPXNHfUBynAX9XgQgTSiK4X+TzpHIO6f2PbXLovGIRykJWdqO"
+    "S2Yd/BK6fkp3W9AF5KhSG/SOm/t1Tb6uXejDZqGdRfp2ka8KvJj6NdA4+5LdPW3VumeZin+TP44YTSTn0rrNJf+DK3ZXd"
+    "0FpLtlN+ZLde5P07y56wy4EciUJ8gHo4Vfa99qu1yJqNVhpgz/O8zXQz0rL1HaqwJh/xO4kZ+Ehmpdh5XSFFedZLjCMV6"
+    "+OFurHS3t3Iu3d+2uM+IHXRlhX7mIXyh77HgJ3QWeO7/j7q2gBI91onU81rSRR4K4R5e5Le8nFDvpaepgN+kE/977fvs3"
+    "XngjMIbJd84F8b2b8slW9enAjNSlhxr8d61j8rpv17nw75R5S7neNJqXE9L84o8PxHEG9EnaGzA8ymnJ7kHs1slCX1Xiz"
+    "V4Hq1TmsFFog4QXCqPSvPQ+6BFByR9bSNm722VQHGW3SXtET5L7vpq2JWy6A21fPAMyxzOCdrwvmdtq3FtNF49YahXb3K"
+    "3UpadPD27mUeNfK+QKnoMSLCmid9RXFVJ25vbtsbu8u1e3dAEy0UemollBGSQqf7RuwLb5zXmwge46r25hbAF5XcfMRoa"
+    "NJbDGOAjSsaeIwqnkVcZNWqjQ6MT97/vAQnz3XkcS0wuQ94j8s3aFVGeJZSZv2Zgfx1mKJeTjretiAKqY/PE1GOcYGnHe"
+    "Sp1srbMkdRlt1BwxOW1lV86HItyDJUcyHwUnQThqOj/r9YECTQun/ehrBtKiXfz+NRoQ7yd/6G1Rn5QqcfP2A4lTa4Nlm"
+    "wnzLrMT3AV7LbTilYkgGKEqwzb0bVrmrmWg924DjaaINba6EAXtKk3cL7x1qBTHiDPznHxxhYIT19tXpyFbSZiPRq5F55"
+    "NZlJjCXIEHU6cLl4It/cIn6S2AYWMehArpmHDHWvoyhUP45dA0Jeegop+nEOE0rf+qrtZiTkx5ykSZUkxXZjS9VY048M+"
+    "9fEa874rOFkrnCujM4EjN4A9qCTjRHo7iTnjfhDbvPUb1scnfT7uDIF7NOxnm4SspkKulmlCdSjHiteeLwIz1mqCRRbqW"
+    "4WrF47q8Xd8Kx0mac5ms5qpahCiFFM27G3BevOUiT9gxuyXJSfBmeDkUqQ1j323DFFwI/F3xxuxKM0YDyurAk4+vC8ku+"
+    "Nfq4OsRzkFw2Fy3d9qhCtNwHIekW2uloS4OnX3aGhBmA1czFrcDMLGn44g5VCi3LT9++SJVPoS4xU4FVRk+/ROeADQnil"
+    "tmDptatGm43arjV99W3gqwYQfkrGIDO4iNvlwPjluZXAPIAIJXVUm6pMTjLVtsrHbLhQ43BHMgVp6m8NHGpgTewVS55Ly"
+    "pj2Ho/oV0jdxyDyR3CeJ/pdj2/hd3vW9Y5lmhCjfZuzLks2xNaKAJExQGKemZYYeOIk6XXIHqbsyUKWH5WPx2OrchYeAC"
+    "qoPMnaV2+1PmyO+jmB3jwGGUgVn8JWMeOnbVlHZBjCZSXGRXi9UNMLzf1UXgDu6cWHpa2qx6/xG/AIy4gU8SSTa3mHNeQ"
+    "/cvhAWePzIcosJ/Jia/tjOzMPZnVnlbc",
+    "KZXxtLHdaGzF1VxR/PPoLKx53Pv7SjxAd3YNrT/RJSSoQCus58mRQAfkKz0xgl0n9vdvTAqOHdWsOCuqXnSiR0kaJBGoD"
+    "X9se5q8rXnT4FjhVI/aysBC2Hq5SGn6lNANlV80/ENb76cUgmrZEFBNmgET3FXoXYW2T7eKulNGBuV2Y03/VZsrtKC5AR"
+    "pORyHF2h5Kbo6G6UyvwZy4c5UcCyKrj6aayPvCbxz2AdP3gQfpm9sxEatmdMPphAISN7fCXPEddDSeDGf5ijzSLJC03Be"
+    "B+KRnpX2ieBO+49HT4V93IEGMlcd4gxStfCTobA5R5NU4PS9asYFu0Ao3G3utE6z3aH5iEYj3vh94uDGotOnqDVJL6+09"
+    "Dh4E6mLcaiCg+QAODSoxml7KfUWXSiXhe+r6OWnR2Fl9bqszDbiuOCjApHsquqfTTY2GoR9s808SbtF4nyifTjTeIp9YX"
+    "jj9yo1vmR7jtBbK5LtU19JCpQVqXKJuNSmnZ3RJE5o4RS3opkxj3pQBiO5FkajvRFgiDA+Rd1DDIABtDR5ViUddlOC/7H"
+    "Kr42Fw6luTHnU++dX+dhoM/WY72BqBmy08icNm1KDGXoQKiahUdTIa8c3LFOK59QWBrTrjbdg9fnioztXe7ejQXRuoQbY"
+    "oncKPm1PCJKsQhxRa45lGX6T/zsd6aEELdTSaf6P2b/DAoWj34kOPookIuUl3TWCkSSTeeRWsCY+tMxS3hq1WN4bTiULk"
+    "q+RDtHweDKZmvPQZWFCDm1oJO3HU7dYCGV3YUDTqJa0JG3qKMhwc+YRISPnpnvT7sFDva6FURchOfI8OGxQRXK3VCcbNA"
+    "t60T71jpallW12NCkN3RkUnrBoWXQFIQWsfneUd7bIzPgQh57nPO3tk66nu8Jp03TDgKbfkaDH2RlGfj+DzEUbxVpXu7/"
+    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9i0P0OTkLugpYW7VfbLpIhj2+FMe1Tpg2zyC7k7D7lB9DW5O9M8BlpTbfCD4+7padB"
+    "iAmF/ZZZ5IOoWaHflGxd8FV7sn3nZGMiEHzz3x3GggsUqy07AtGnYPd28iDgnXEgai7Mh+y1HDa5LQ/jCtD6jeywINAI1"
+    "n/gtld3n+gEwFZmlRGjhruKhhAO8RalVA5YNFOvAJelHs7ZiMhSH0ybANKyaunpgcNJH6tPeTbHaTSJpyBRXx5ts1gURI"
+    "FIj299PziIQ6AfPADSSzuwcXrrPHx6Ss7LzHG9DCyHR3gSxSGhkxy2s+PMOzfWtQNtPLaaUbQXDQcG9eXo0KvSC4+GZ4h"
+    "CIwBi5sdgQcMywCpZ0YB58E63G6IeBx58pfrMwsDMPZ4rRpM/EZBaNBMBRAWc8u+r7+M6bYwA/gA2+9oVig7fDSbaC9ie"
+    "ASDCkfRaSS2djc2NgNmEfOtPwWVj61iWXo40L0jIvaoll2rplYocTEtzr6c7STORNuRkRORevyoEM1/K6KO+FcxvlGMI/"
+    "cOMiw5D1GA0dOJqevjvSAOB/pae7LtqrigErRz+imFTrOfoKXsxAA4SRmDSP+/uvpRd33ADwbKoXb2bdE68eBT63A3d/2"
+    "xKuVi/Ksrh9C8gEmSd6+ZHOzgbrCcVPIisCqTXpXwA+XkgTzvZ71K7s9Unhqs0DjMoibx2/gEiEiiGtYhoPAFX30SwbIP"
+    "dWK/M79dNKHwGbiIpFw0Ax7wRymzn3rJ/mB0d82kmPMFi0+SQtAGAC5Pps9T52eGWQJOWqkXq3ZujJBsp+V1shYwgDsxx"
+    "aty5QyduXcrSO0RVuzJichfeIVY2QvvRc1jOhJii6YBdt4PKLTAZutFgAZNO5PUXMssxjrPtjgJNQd985qOhycIP0HFxV"
+    "umSLiJ2DbB7dMsOj5y8ySiiN9aY9d+2P2qeqt2LFvQOJRaGjADAsohS8TniH8oUPYUEqwTWlIOGbVOk1BnXUiWu2WKK7I"
+    "miD3friG2qXlHaBvnFSE70xLPB7idTSJ5eWgICQddff1+TZ/m2x1tNbhK+9j9+CkMmH+b+ZS0/xUgy2e/rI9yAoxU+D9l"
+    "VCZ3BC53OmIGxIpalSOc6bMu2MCFX+yGRvqJgqaJh/T7sYqWsF4Af+rihMXjBb41Bj1kgSLmLzVYJElA/Is6z9YY+/aGW"
+    "HuhqBojeyqnKZkS2sKyIP8fDxqzf64ic6bDf1s9C+l1nsL+w/XeilKuRcyPpWytwxrrHEWlloV1sLUknA+oN2ODd1hUM6"
+    "VjW/fIXfGZMy6F/qPKXJM8SQcTYWxkB7OpuaySbmwpguRWnehUtPeDtKleawc8jUY9OS0V9/7Hht+8qPggCplQiVkLc+X"
+    "jhX0R68LdO6ljleU+YH33jb0Y6Eq1Pwuge6uULfwIBuf4C1FMWQ4eC5uJbhcCjeyPC5+D5cVZJJDOJsigOI93iT0vOFrf"
+    "T8sOWH2/LykOiyUaGzSuM9dC23/BsxE7s4qqC12sOxMt45JgXNp8l5Ag9cRn7e6YiqE76RI4xFE2KEnDCW+vC+nnDl8KH"
+    "zRtru1y9sbe33dBENezOzASVhH7xtPiQ7FqM/MNsQ3eMX1aTm6oWl1H7aA2EOGD8y2FZnGz8VixEHI+DwR/+vs29tb9tI"
+    "uvw+v4LCej1A2KJF5zqQKT6+JkosOWM5dmIOV4JIUIRFAgwByVYk/ve3TlV1o0FSO9n9YAsEGkCju7q6rqfoVlO0ScQYw"
+    "RglD/EAa3mAyg11j3EM0JSHA69PhrsYP5FDGeDgDdLxYCfxWkhpcplPttm840aIER7UV4YwbZZr9mL1sxhG0tm4xta52h"
+    "T6AXUt8EFofSIdQZKm7xI5aaTiVm6enSVYUAycC3bZ7j6p1qih704M6LKSQyxDg40ye9LLkeTG5w9Ir2vYrGe9Nzo00oA"
+    "GyIzsuWy3S7/3mzqzCP4Hc46cdcqcyrkiU852X6Xw073R8epGzpkXvrHKXT+QbkNOpSMSnNo2SW9/Te2bmDeqK0Lh+zWc"
+    "p+1/mRn9G7X/1bRkvyk2Rfs3QEVm6YWhr5CEzYmBWMd9xfUcVPx3MBkColrstcSG31Y2RVToYzLULCpOeYn6ErgRO2tv1"
+    "eFsJzxGTYoTKK3IwxL5CbYh25ch7Laznpc1PmJL4u2Mi3DUYz5jDNKrpa88Q0cqSfH6bEbp7uPIPkgyFPazJ4nLGhpkwy"
+    "ccj1JXfvUsq4Wpm2GnFeuqp4xJk5SzGtBAVF8Q1nh3ctDr0lPDqGFWQRk7v6sT6qh7I92EMSBdk/tt8JDH3zlF31kuMNr"
+    "Z0MtZQ8vdH+A0+4a42ojpK2u31zOjpz6u+gSGSHRnn8t3yigSp7xkRb5No0c/pn36227HIb5j1rv9Ek/N57hrpHV8ucJ+"
+    "76bxBOrCtI2wpXYXAAQjX5J9t2HOeYNC5PVwl3a4I8aRIJL+ugao4NEuZbRxXcxqX0f766YsjJJvUHrsjF084AVGuPRY8"
+    "nA3p43LA5YvzGNMwL1mqZ/WonLecJyibglFr2rXm0LN0w3z81z5OdwKwsl3u+ztfjJHgtuTnD+bGNKTPSgYuWXMNKXKmX"
+    "a7jvdPAHSiw54bNlGUsnqSoTuiNe0Er+UT7yyn+jNtL4dPevIImrn+krZxb86qZuYc8pYRymxy3xOGGNlUsyulAkP6NQ0"
+    "KNnVJkKRhuQmrwfeuL4NBML5aqibBvrSqHyQVaiPTm0Q5L9LmoyPIPpqGjVqMesiN6YOdy48ejZeiqAQCwX+m/4YGr/9m"
+    "GHmNJMMsMH9Vcqn9Sf7S5ua1YoEyy7mO",
+    "ERvu5FHfNh+VEmNJTSuZVMBk/iIN2lB426j0Ww2+G0YR6g7yh9RfLDfq9/4lqDnsLOPGjDP8l46CnpM9wNU2s7IOXasGP"
+    "wzRGeK2C5ThuAhxJhpu5J14MXHV/ZQsWz4r3Lnb+HsppzbUtTJaUFiZgu+LcywF3kOTpYVinQ6tp1mTBtUXHDbBKrVe2q"
+    "0tRCb56lsEVhi91PYu1cuX2jANRl99TQq4WyyeoIYwOV5XvASH+8t6lQI60VuzGa27XRsGDKkw2yVB7FXKyR2lt9vJVL9"
+    "j+Bi1qAJ6hDNyZsBs8S0gq7dYbPBd5fZTIpOr09VaTxtd3N3GUahvxu+D4dd7s/uyIXC/0XndrzqcW8yRTnzUQ161posL"
+    "sjbvMIpXbQG9LFqO8IxyuGsPiyGCG0Et5RC93ZUfBf+Ar4JfUktt9kH2jiS/7BVRjen0xhdA+9KuPic3tCFz6HNd0d7S7"
+    "95Bz0YIX1X2Qwe/0ohDhiYuSgtmZ88brGW+bbCAxLHeAayRfs7Z82ks7HuHZMgSLLs86KmE3pAji3oPc3tlrktdBR5SDO"
+    "wRWLb/gzq7Xxz0XMOHD6+AMNLo/vOiyaedZavzQ9zpftswmzkjW4AIqd2qDqRqNnkrXoklYGw2m7xESF4QvSx8O9puN+5"
+    "ua6uGOur3bve+1/2GCNDG5Ec0Kfe3f4GCd1vu6P73uNrXazY13dGRRO1zv3y4/8ZGXSk2vliOyr4NW+XiRWWfVvQbA+Fm"
+    "y4KMwSLrd3/ayN3VdSlmu3zdcPn/b5J7l8052p9hqDhFHUzqF6B2oVyABRBFnbNOi6ez9TmZXZaSgyLAMFUhB53AjM9nd"
+    "aU9L6l3bXlAmszh1hD2TQfg//oT8P6Gz7Q3L0SrDXvfG8/eJ8MU5waMMT4tEEzpmx42LX1NTqILzu9r/IIjOddMfm9qc5"
+    "1npkrcD8DpKDs2wo3j31ZwABbNvBDVE3PR+yVJ5Bf+Jo66jXf2jBgVXxdqMaxSthg+J6UiWVhbIy0aok8cR/Z1M2D31Rt"
+    "Bb7aqNzoLSYP8634AlqtTeZmmi7KVVWULOf0tD0F2n42ubEBqQarQpkhSqlCHdpJVHSb0rIeaniz6owywtXMxQbzRGhA7"
+    "emCyv1ObVRurW8DmXNpWcTBJZiggKjGJwdt03EJBc4P/YeDTquZOwnWd6JraymgNWaR4JWLZEmMjm+A2FsOqBaM7X2maE"
+    "oyVvVCm9cHtcnXmG8Z+Tnu3MMLEA6BdmFRyYrhA3uMftLaixX0cfDE/0zbCFbnjwWGFX4I3PPg0FPDgQSHPaMAiaT01lJ"
+    "AyJOUtqdlFOlyZn9Le470986zodb8xxw4BZtahqZolXCo5RQGe/GqeLrMRCnyTMucSnTcLBPaPi44W2OQ2cbpbeXUrtng"
+    "ILSptyuLPiGuOw3+JzPMEBeRHDvVuxAWL4EVUICvr5bNp+Waqh5M68ykco7hwOI36ONzFUZz3Z0A/GUcx/UUNCK75vGP3"
+    "Xpe/qhLM0qs5PmTId5WLqXc7o87VwrXrIGR3ifK4NW73PqAyBE7M+t6opzM56nQ6IwEprmFXBXNgEm15qvuszIO83gLpo"
+    "whyEk3+czqQJGIBcuPCHX39C6iUQnB46KsE9Ap/cD4hRc8CXiXURgzS+PwFMXOYqdjbgheNwOKqsbP117nfXCa9H1S0In"
+    "O7GrOVmfUPgbzHZaXwNKQZ1AhUiOXJi4cPR+tFgnCaTfLYynJOsGcMKUaZEBa6oIZEiZBSep3va0lfW5ru4+irbqfbDpb"
+    "pnB+FdU9fuvm2EmUM6darkjoPdiv1ibB8qD1CCsONDvLVgKtKbKtjJJdN+SjXKlFfcS3G/w3vpldR4ktqpzTtpRp4fWSO"
+    "adMyh8O6Ipqrp8WjeiQFR44NPTku05U5rOMtjnoHRx3wZgjc7BU5xhn04bhWR70TgB3Yr+mpFpX5SToGR26WpX4jqXONy"
+    "vM6SmnnKpcSaFydCxnhtLZK043q7fKWAY8qwwGb8U+pFImXIOiCoeGNfAptJisfehQ4wcUEUq/1VjG8HgeClNXd3YBI7H"
+    "aFVXvkRdjOw2xw1OFxG3K92VEvlAEW55VHykeY2D4Rr/RGxxonHz6klSVjMESWbONXSI9SQAV5gnd1T64eI2zDf22ZSv0"
+    "ynvBD8xJnR3Tgj/9z4u3P15YXIhJfpv0jLofJLzsOD4G1E1n8K2GwPjHwFIrKSb+JuoBEa5gCiF8C75aYKUbivBjfBDD4"
+    "4cekgJvHXONHcVUtrvDrRGn0SIZuSkMnxl14vmi2XoQ61Lzd/1SFR1E9uE0+wZtVwBgJkXkOmYHBE0hY0Frgt4XE9LZ7P"
+    "6VffWs+pCyFvXVJbdOq1/zO5kAZ2uHpdPiWWewRfelbzog6ohv5G2hZhMfMAe/ujnkwqJXq4Gf/OENdjdfFZ1sDnd7MS+"
+    "bIw+Yu9PWNNOXU+YGOBGmlRP6IAg8c9xjTzW0Bf1Afduxj7u7omX8w7ujOEXUXUNSsXv/BGRZl2jt2QSM6NjKr9JRD7Ax"
+    "/IP+RWh5SQxVHXqa9QxRUte+AKxCQFi2uGNb654PbC/cZ5htSFv95Ftsm7H4+cpgUFzS3vAvAGbU6M0Seh1wORF/1vuqd"
+    "wcv4PO07TnzoOhofQmgSh3YSrR7cvkxXZ/vPaGteTz+hFULd5kL21ZIdy9W4IyXLaGBnQO6Irdi0ordy+b5GvsUgfJne3"
+    "R0+ScACVb76KaVxfV+Zw4NntNsErKSwREvK0kxVGIjKJPveW7gThhnzfC3ZXD3lh096+qnYOMB2aVb+wAqNADpyScMF9m"
+    "ivzGSiJ7QxzkhmXDILo6dPwuAdYLIDQ40+hMfmD6bMNkYV96AYMobFN+FgmZnjiNYL+GfvuC6lVLBYQb+P+jtyVZfhjl0"
+    "mtIdooyOBGyx7f+bMHc5v7u6YRxi5E8Ymkqcl9NFaaWiTAlRZyq84GRwOt4nzeHygT+kHtHBGKScm0VabuOMo5tulbvrW"
+    "J9A0Mw+QxfVnBcaU5eBLRstMSlHpwDDEjqL3B694KtfVXjnLmFLsGuEHxcp2ZPZ7f1rQngYjsBRNXEn6A0CaUvW+znnxZ"
+    "ZsCvkwvNnVveTWXpGQiFFqfsuVWiZ+WwwnYs6Up5nNCU5eR1VyEZT7nUm2W31jMGZY8P7gSlT9WusPLk5hVMyIURhjAsC"
+    "h9qpIZkdWPsDVeLfo73fjHqkk4kYvOcEvsh35TlfqzMtcqSValR6+HWzyM9femtkQFCbsZS0aRRCuhOEEOLmmPiEx39mw"
+    "1TkAUi0fc8wYusa1w4MUPuqck/TBRIgs5iBQBosQd2SgfJr0G0+G3bOU6rgfMmZfbqD79QreMPS12Zyfhtj6nSvrSvZdB"
+    "bPu5shtmUBUXF7PUEo17ntN3G8SEHsH/sKqD0Dp/XqXLmxO2Y0C963AFykK81M+n2WwcIfGQC70uBfYR0OUydC/rVKJBa"
+    "mTOgVl/EaJUWWTyoTnmlLfQAlINiPMBTB8A5jnQD4dm8M78NewNjmlMVGw0OGY1Fu6Y98iFg4pKyqZ5QMoxhH7+Mcp7g+"
+    "AEMJD23YJWqRCStqFhzSb2rnH8HNSMWFAkFTSIWtQIlCQjDl6n5mVFfRPANsUdEyBBavuSi4AL9lnwLgGrOpHCQKm55ae"
+    "n+uCK6+YNSLZc+WLAx5rEnaKjwQYhjA5f2JWGusXoMCBxZNgvqnrcVfSHoe2l1lNbK6+Wr5VS08RiRl2q91QPepwazm0l"
+    "hkEyjHY/AC+xd5ANlsOIYf7Oa5AxNsED",
+    "3IzWCc1qQrM6KOHBHppXJMaLtTBW+8DHsIFiTDcNBnbMdAYBHSqaWV9YX5yLCfRWVDzM54SRndGQr+hEymNkwN1FmsV3Y"
+    "fBTOhubFotkZcb1OlGVJzDvo/pq+qW+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEUPk9YV10dV6uVHJNcXLdt04166qM3mUh"
+    "d0vQFOa4Pky9YGdJq/41ffwWiD3nAjzLfoZvOPdtr2sNrWyOtd8mV7E3n9gAaK4zQbF3UyrxkDTuxWg+CtOlvtIEkrdcH"
+    "WzRrrOsfazXVdP0iHQ3PrgZDDegr1sEFcDgszlxJM/Q0qiLdMLqQXkBi2yJhLJSo6qoairLhmpkfQCqgotXJA0OAZoY4G"
+    "zxIf8AS9FvpxKIlQjJSzGdqvxZqmE1nPIFHVM3UwO0/zrWs+CH6dJblQhLBPo9UfaS9g23RUj+l7bAb5yCfi9cZ9/LrWd"
+    "rox3zKmML2uHnd8ro66flY9YoLrmzOuL/UQQms8CACqi6jGpMXM9AIO4+bg3eJBsT888t10s4BJro0CsSJE1AtcoJuQiQ"
+    "DYgbO8suXSPTK64HKTTEgdy4gjwfCrWpc5UqQD5d6NvYEJib4R2wKGfNQgznEOH8LahqPn2b02dCukyemKnJEnDrp9d9w"
+    "ObARvwMNYAJfeFloyt5b5AREX9wxt/bULuIg8JURY3+uao50qfWwhOlpuYolSg5VRBrqs0PHnV/OrWVIp9/MaXC2Ga/Tq"
+    "3uGGgL/ASn9dFmUef/eNBiqgVIxX7m7F1P4UBFDahdKg9nd6VchDGrhXulY0Mj8ybpY9U7OLrErvpVsBReZJjiS2Mv61M"
+    "MJQ4+DZjQ1FR4A5oleCTdIWimHaFjoUmh74RO3PxdDIx8buW93n0U1SszO554NpgyVmRbeiIDXdiV/1XTg51mrV9gZZL1"
+    "qm1eNg/wU5WRbTcTJPmwspr0sjOtBd+mKYFZlZGGKFNGHPZHosd6I9dyt/pJOAZcEpKGqBEqUnGvxO4iSRx1vUOE/zET9"
+    "0mU5KbvorvG6NPeWGV/qCEf609OKQxDmSGvGuE+kvCNoePUgjubJMEy7YrQc4T8xkxiyv8YK8M8HZyN+1EHKNoPWNpufF"
+    "MvdbAn+zyQwWouZyEe27u3noztDmxfOJdBy43Ui3ZvebDh4tpZoz6yS2LLcUWtdJKCbxzb3TDbOpkP2Lmux1XHmVJNWKM"
+    "xJq6rkVVJKsuCrV1HGSnc+oxw0FZr4O3M2B6acYpah/Jkxe/IOkQKctR/AawI52rQe3c/8Z/iNWvCKJK7XAw3mgOq0PeF"
+    "xWyk9usG3o0AI3JcS5L2DpmXfO4uC4kHd+TsoWKW2mVRa4Vqb8Ejgzz70+N18c7HtF2L1vNrbgvK3PKJtQiYC2B2HZ159"
+    "xXqOaJ72y/yCsT1idd83aDz/v+zzMohUgpRlWswfKh8bvPCgfEV5qBkT751X4GjWcq/BlJX+2rMZoy8Ldsm34ookS+ybP"
+    "5e/XqYQtTRZHgyyZuujLSkB74Vv7t7YeQKbaGBEf4l2JgC1YXntOw7bUYVt2LpbF1aK0FKyg2W9hHkiQZ+KxcZI2jHqyQ"
+    "Rf6zZaZH9NUQn4E9yRGfiul6fKVKcwtdze2A6LSiX45M9eVmdOtyWUtkHglPS1B2CZSjAWUMd9yjadPQNngs1A+kUEQZk"
+    "VsXdpwV1TeSHofAfxhBjS/R/JUegrMM9idbwBglbsa6kvdetfVl63su0l/RShyEnVoLw6eY19cbWkD7qdteNxaONFKMG7"
+    "mPpH5fjYNAwGrGFEYvIKlAjsd/p7m1n5gL79O+CoiFfiio0s71J7Tv4QDMVmwsYPd+2JRZos1SSfsdxAeNU/GaQvBQZ+n"
+    "KcdrehxIqKcDp36yMrKLbNKDnXG9DjLAqgUVeqsW61/5dKSTuXV/uk/l+H9bwxvqRS04SS+3bSe5rWusC+hN3iponS9b7"
+    "h5dN6hArLAHz2yp+NIKGStePcmIn7VVOrHXovUBeTpS3hOgr8H9g/ETK/0eJW/oWiwwzzMmGP4bqcRxxaEmEDf4qB4Y2y"
+    "s7MvKOxj5bd5xYTo6VBsviFh2ST9uverUs5iy/FXOVjgrW2qVLR2j63xYqL+hFpg35oG7Z4jNje2l86u6rVwheIuKuPsa"
+    "ffaheNverYeBxZSTpQ/yV+LSyhgH+nudemrKduVphaXzFOoGyiC/pq9bX1X0s+yM0IzXX22eUIguWDhCe8fMg50eRWLlO"
+    "bTYzj7NYMIg5zBfeRNcpgDoK+JyrhSwiW21n0ywgF3hS6UPeacx1kI2DrboOn3wlAr0K9htaD3fWVwuEkl+pxC+XRf6vu"
+    "68dcZ13d2PZ/egieJzhr8Mvjx4+3LGfIuKKM6tAPJU2UX8wjAcb/UYYpNctTxGhK8PaCjrJt1fVHDSU1oZ26bSlpgZoX9"
+    "xQerj0nSsFIC67DN0nyYILPEvB5OhgzwlYqgre2i7GQShtgpUtwZuBfEzdwbj5tFUUbS1g448kF5MY1kVNamFnXyqJAiF"
+    "XiobODEt5M6nbI63AY0jWo97ZOj485TE0X6l/IBWYoX2zgyfzz+UcnlLXq7YuFnSzRpscrhfKLKKN5G8Uy+lleAtTxgiL"
+    "bYS6JBpGEvU/hLhsELrl6pW4FGEvBMNSnqPsyHwAthpqn/jVRLoWrGNvvXt/5rbGbN2e3T9aPAWT7j3pUWIylJFftnvSY"
+    "EsVz181yNYmKQDz29kznjzup751I/6ShoOtu89AJKM1/XlejK9m8Dl7P+rqH52v/vPoEQp+tIP23heUY80VGxFsSx1G3e"
+    "/YIHqPqWdjjzu1LpatvOf/Yl6JxO3GNDY0+GrLWbgqLQNhtDms2reu+DmDpGoM1GkwrH16645TBgVGScJCqtNYnwTuhMj"
+    "KcKphQn/6/D9MSqQAY/ZQuyRq/8KnTRHBwESvUtJ+n9fFw/q1lyc++8dZ2xYhq3nS240YusryDq5eK9Hj77HUauS9ungM"
+    "0UXZJAr2JP1dKe39Ns0KiUlNlYqHvHZ3Nfdm/eyx4+y/h5tFU4SReHwOmzqx7d95sKT2Nkww3jb7nXBJ8Wg5e2MLVU9af"
+    "qG0F2vB6RCGxBZjUFw+74iULBk/7K5twEy07G8XETZ3guauu6ZtrZNZV59aqlSkoJF8w4sGWfVyEN1rlvobFii0Ym8gzN"
+    "j+pPDXyaSEoChnHEudccxOku2QFR+Kg72+p298CgtE57K20VQqgo1qTx82KBWbQu8DnQXDrXHGij6ARIp4zzJPYqx7xCy"
+    "Fie7PnqQu7b1iDMmDPZfK6mHb4VX7AssOcL6Zmfa6j/QZY/eM/bEPrjdpp4Ox1gv/KkF8GO0D7ufzXuPq23pLGH01+urk"
+    "UXj91XVk6L9HfOK5ePrfHkwVD2vae2smveuVrdk4eTRywbbX9HmzJ+P9Wd2d5tsfXe5r/EP1JO8Plu1rk5kTc0kCzdJk9"
+    "OvSnJBYeN3unazQIszavUuT7/Yuozhc4rjCsU39Lz3MvbWMOFFkJOAkgnfc1sIOb0WC8HbCwk7bHgNOc/FCcbn0EYkFXg"
+    "XbSKErn7T5yq1QJG8yQW656e4uoAWUXFwgQuB3ez+dxd+W84AEHjIXszvuDQQkv+ZrIqd3XWdLBiWVL9Rzux+A6+oeUSv"
+    "aTGFaHFi9vOr5DkR5DNq0Tuoeabx7KTGtAQdC0cLxKun9siVghBdHLjkXmZdqkg4g5yw7I8Q3kLw2dIaQjMaJlEuUBylK"
+    "ekkYDBCcM0TVLclu5rJo4yqUekMz+jD1",
+    "EM3Ec7CibcrG3CQLUn4luAfrNzCS9pI4FHF0KmvmQQGFJKtrXd/62EXGpSvZ4wbC0W8LZNwO+IEojbf2kbRKRoPRxqdG7"
+    "dlwfwdF5Ce0s2abMNNuTKrknINOgZI2qX/t0Q8FOuLEGytE1SFgAy02PTTj2gQy5XVvLnuDL+HU0tBFao8fwVx/XafK1M"
+    "NItEqasQufGiNXbE8Dcc8e3E4lYuofD25/ds9dnTUDYaQNJ1Ve+i4zM2I4vMnB4z2OLTwPzFRLudJYXvKSPSG2qq2+k1Z"
+    "SJ+wEMUjNPfZaor7NLTIy4+xRbsO7kXkUzx6V7rekHI28FlrrZVI3InqfCvkxYMIAHzeMp0J2Dx9er8ee024HvG9r0Dqq"
+    "wmszjdgl64G0bSSRrelKDMAli/rhw/ASOAPCVSJdsXd3clJ8a/asy/ac8JzPw/EaZ5iHk+aZ++CmBLI0R/k9xjaBlkGde"
+    "lDfz+5juTCGXDJmZkd6qXTUuv2czqE0FclKdXHLGX5JRlewXrPNim2jKcowSQwgOpW5FDBeC7TqEOxn2Der8GV4xULc0I"
+    "LGJjVWBupD184NbfMXCIMiupw0OLoEHfYm/Hw/hmgU1ngTNA8MFY0i4l55o7u7bvr1/qxejoCO7R1c/52sKpR9Wu/p4AR"
+    "o7g6VF0Y8OxHZPD3NweYb/h8krpdrk90Opw4wj8a3lVRSxmqKSzeSs400OtrhXZV1WqMOLLW0ADAQ8/ft3v+ByO0an6bb"
+    "DZDsaWOY0DY+NmMukfRN97v4628fS2hiWiUZohAx8VfzecJYS09LDlJAsGXEMuWa85NfwBYmZ4KvfZ6DdcGy7o55P9x0t"
+    "NeXH10OiUVbaVJGi+VJOE3YPrkm4kdO7FgL5RxFW3LW8toHn8WK7q+sTVmYuFA4vnLGyM9JBHJrAM39VKyjOCySUVbdmA"
+    "HHgg17jPBCWjynHafEWjpXuRpAkXINIr/BdnwDiNV0NoksFdSA5rX+H0sbrRF+lCw8hf9aCgvy2ufYShK6r6WWdLhkO4f"
+    "9HaFOetsTr659E8Ne5GVzYcMcarjcNSQ/iGc8IdcqgZwg/ife2bn2ZCSP4pTpyQo7UQnJXgS4s1vV3yPJBKYROfF95BMu"
+    "bdUYICusuUFKSKDK/IZx3Wh/BKFq5gtVtBtmOu2736/ULI8RO9OvGak8dbFMbwKX+jkG6qYYssye8WCs94RJjzdeFGR5i"
+    "9uXVlIbN59sJgfj9XucKKq3THbXb1KiqpMpWPnRrUErJMyQujshmUoddYzOY3kTAAhGUgANKSv4mYNtnBdXy1oanW5+z3"
+    "iZXadLRvL8F0zluSx96eh0rZuXm/fXb7E3Xa7dtD4WbpHYGwq9YYokjM07sLrWxWI+Ry3vGRq2EFJj/Rz6Du+1cWGrvv/"
+    "JZd2xHu3q1vQMxCSsVR1wjOHHNTmixtynHSVdXmOplb0/C2QHsnqqKK0jLwtLtVWQmZ/SVZjcqG3QroMSKQ7LHnHmBXG3"
+    "AIHGA/XYmLLGKWGTY3dImots7mCHUnzWypPZ/GItRnogSWnonM1AHdXSoutkxBLh0jWxGB3UACgd0dATK0nByguBtMQiq"
+    "3nYSIujcmUOIAzrw5/09u7uRi5XiaeV5PNkHV590iOhTkEVnfwrvV3FLQjAIycAr4C1uD/RPESpU6hXHyVO6rQdSFBEDn"
+    "VStP158YU2LtJZegHSfiAtWblyEq3cFwGXf0jftKwrslH30nknaI/8LmrvJtyv/XGjUzXAxSPUrXNdmzwBMrF77diauEh"
+    "HAhGwUsiEhoRy7JnToqzsChYykWxCJZTVuvkoUwDJWXrBeDmbhKDgi3bQGb3Syf/6eTr8NJLE3ZDVOlJvlJqMjPyOtCEU"
+    "/JqmPKIKeSyb2JkYRu+Ns8FoyPdPkGHgGYXe+xXq/IVTJzSzjbl/dliVirUKQxNxcY7Q4Gx8ScSC+YrbOldB7exWzoF7l"
+    "mnnLHaoGnPM0TjoB0d80AK6qrxhkVzQfSSFpjG/SgrmttgR38qq1jktztbnaZrjR56m49IhEZcFzokrlcN4aE1JnwAp8A"
+    "4AsMquRGjK1oN82JLgBeh40otazZBWUjXcRBnJnvxZYq65AGOC9ZK30tPFshhBXi6d64gYUkakA0cDHZA+SwcyzZxkaud"
+    "56MPuRh6+8X7hrHAqzBFZj4A5M25hlPEtyYyG4rPGN9Fsk9zsgwK5tBZaaF/s/EerVq8lv8FNuDxsmrbaeo4lsVWr+aqz"
+    "dr17Huz1z2xju6GuWlt3ydaZAGI3JD+kTiPys/uYeeRu4yLJ8G2tgOCfhQ3U3xftekXIgY58natsRwtEBeuQowFtyc+vK"
+    "+LYB+yqhMm5sTd2Yrc8V87zU1yjdphYq9VZK3xwm/imhIiHAQ+1WyaTPbKy/L6uM6kWBH95z9p9PBoSfcA9pZUEXeugm/"
+    "6rfmSZzBczmkDWpVwbujW5QORAuGyHDtCSUbZLr888b0En8HxQ4X/GUSvs9wa/HP347teXw37WfxY9ujDBg+5/vjzdCzy"
+    "m8/s6cBA6b9aWWbg0WQQXYUbjMFjSqsiAq5YBK23j4ic+L/V7WBFs26PTdLksltGuQyFV0viUQ1sTZQkDqDoiTRQI2LSI"
+    "a1wtkMcJSk40oocnijrhmg9NGfoBlwAyAcPBfNloscrFZqIxMgy4iRalZn2L0w4MYp/Uk1N1vDh2vmL92JVoJHLSus/Vv"
+    "Y5TRNHZXxANK5oar2myxArkHQ/BGriuQSTNi6NicYOLEsfBV2sUYn7Xxeh0eZWX/DXEBmYJqfJje8H+VmoWR/dkmVwg4p"
+    "PRTnwMu8aFACa9e+5hALzONKtOl8R2/UfISsgwjhep32YooyGD3ELtKf6+BBhNyxsZnxGwGTKO56ip8+c1qEVOb096Bwm"
+    "kNbE82c3R80+7lM3FrKhYIqh0c04MYAV8/KJ1OSy7u0tYzvmE8DoNGT2r7aOzJsbPkijU8aelGALN1xFEn3jPzFYM7evS"
+    "KL/pD/bqpMqDrjve7Q5jceIL6NqwKeV0zhOoJPdKv6lg7ztvpx0h/mr6Qd+VkKiLVG+cX501Mg4YEycwcEZa60PyJSt54"
+    "Ar7CCe+VIME2AdN0eXnYks0CIfTKAlhIZS+e4LdJbKkoIfhJ8O1AcTL+lgG7uyTLszFW6ofP7YtkLwrzwPoQd5rjGbDA1"
+    "LsJhGLDh62NOyUKPGSD/J6RgRm2pofSaOh7XAv9krQALVOWThRloRpFLBbGDQlAXpR3QQgqmRluZd/d7tLQ3g2dPYgInY"
+    "OA7BxyrRCMGxAn6pH+o/GSJ/XIzzLJikseSW+PpSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0IUnex3AoV/BMnVK1IxQwGCG"
+    "vbiaJnmLzrTmCCxAU68hWtGd+M5uy13f856EFnJ9zzbAURuPL/ILTuTGCRZU9UyDGXxsfDrbtEzeGAJEi/pI81dgp1U2A"
+    "nJbskQIbYBS5rs2Aj+t07SRm51KevD0a+DZNI1sClIgbCKVQjtwxfNBpHU3Saa/2WIPg5BCinZlUgVWL6/mgVFpPzK8A9"
+    "uFJzhkgeEFZXiyGa6m+YHidj5HTNoZRGgG9FL+2vqseS2qD0gpECY+zmcQUXbFzdxZkB1O4u+DW4lqh+GW7bsuhw+RBp2"
+    "zDWf2v2u9Zad2RKw7BBr1K4xj0ZgXYM5YjHe73P5uoYTSapZsvBerXIG1pZGFHwFfX7R73ccm2Q7vUBy4WgirRo2CsgGD"
+    "n3AlVHYFhh7uV5r0BpLPeOohqgXGizwc",
+    "mipxPJEEHY4D4UWFv7CBLLxwVvx2Qc6mPhwOPbtNnvhLgSNhSIY3j9OvsSRsZAyNsgs0ccJh0GoFkhFObM/hYJfIhgrP6"
+    "C4a7nzVOov637TtsNBOlmDrHYjHGZtPxQ9p1XgakgdQ1Ua/rA1rSwZMTpDnofVf0ul25mB+lr2iz54Ket4hEqet14KVbh"
+    "I24oFjW8kTNIaqbazjvIhk3/TOwP59CGAimzamCYF19FDkGidtR6c24ugPDqI504IJ4MFH6fw16VeqVQPCi2bAPN7j/MO"
+    "rXLMPSWYgPXeaQGltUaNxNqqEldFvHnn2CtjpPKvnsuS51G9sZptI4KF9GiI2PTCVB+uXbYiPk5YuIIMBHNggEgrpoIzy"
+    "RGwDIYr2dzEmnV9+AnoIiS2VTcDSzZ92EUxOHU+EULbfaN1p/FfbXuoi0VZwy9gOhjGyaZGRUaC5RHmEhzfHVSwuwsSZK"
+    "2LooyTTsE8uIaG/RrGGNsFpFkwLhUGexRmUscff8XiDXWgL0RSQhCQnNIKwr8DMjZNgbmfDIUpZRzGtUgwLuKsoo7CFcG"
+    "bRg9s/chn4iHjh0JJNkVjrKxvUT62VvAZs0SvxegtvVSfJuldXnDJ+LKx1B6F0WtqI2+aISxc4FLLzXgxRbCfTQs+ZK/R"
+    "Ml8UPPucYxxHDXWy8qc/k6a1CcMalvSimtyQvP6dLERitGSxjh5RnCVPoi0xy6Vbir4o0V3njrVy/mnjLxdUylbowNu+T"
+    "9ytvczW/uB3M6Wiiu0GPT8Kyz5GUJW1mYxhJrhZBrLGV9LCy/yF0L5chtB5KdxqJvLZuxYCYXJACVFOtVNNkzJlpxASwW"
+    "ya5ums4HJ0aFw8fntF5gC6xuOUwzrH1FghxmNtsWtGOIQ2fLThUEKa3WfGZVSVUTNK7Gs2JZu+BNNpvyQDUwaGwFPJc6y"
+    "iuZaq6sbSqqii6gQKZyzXVbsW6jfkT5QEJWFNo3Fgj1iDVaSF8FoLIjH7Li3iJ2jNszeJcHHGXLouLZTJvEf8otSAUSK4"
+    "2JkJVv2IjI0svr1+c/vr25es3T1/0Ztm5fehimc6KBLhSBk/NWd9siYVpQXpAK7lIMp4sRj2l16i39nOxvDQthWTHiVk6"
+    "JiG0xSZJVBC4QaZg1HStZhtrdp5WCS9ZqchDCxUZQuNlAaMqlmaa2BnjoNkCeWHCaun3J/nNXollvWmfyp7dkE9gNrngT"
+    "COSQRH0T6IFHwL73Z0eGqAU5ikUcZqDCs10d5N2/kVW7pEhbmMC0FpR7dk0VV+RljCXsuovhjkXgSBXEHKsWxQ2TTTU3R"
+    "SvblzT59EyUn7s2RX0Hmtww1Kz0LNfGveYnxs/8eksBJwSwz2fMTfe6TJGvooGCLZBK2A7suR2Wi2TEe1cF5u3KGYFe1J"
+    "abNEbGmAw8Cw3mnNgbM7jIlf5rsqtC7oxcQZj2mkQM2DE2J0uiEf7FklUcsj9J30K8Ww2CHr1n/5O4afh0Aes/Zj31kKL"
+    "0f46Sz/HSaIJE2X878LIUMcPCkamBaB0/KkwYEHxb4WZzODXvCxX5lVhbpNz0jziLFl5u9rVmg3nqcj/+QaGkWAU7lfLG"
+    "9JAVDjf+ZgP0iGE8Wg1gkuVeObts1BFc9HKAt6ky1RDa4qr2ZgH8zxtcYkwmEYQS0m6ccnxvEDXt8/vWu3bnhL0Qi9EcZ"
+    "l45Z8AOUB7WlaFgI7mUuK90ALqvEDY5FoMUrmK1mw5qk+shW9UoVra6Xs+korXKoB+loaoXkPX2vY04GbSsPOtnH7K2Qm"
+    "MrsiM/UUuxbs0OkqgqpcIfkLkSf1Ns4b+8LEUVVrpgY0mH3NOfg6DPLlmXQE2pYcPSUIjBbpMUT33GgbsOu8yoddNl+kk"
+    "Dv5X0E462XhlGq2JeXF1wybVLUgwYJ2XU6AlHgaHgqqo0kE+jgU0f5KheBP976r/IbmdeknNS2JokZvXPZwVC8zaSdkFv"
+    "LNdUzYCn0ie/KsMfY9vIkkzT1He2D1rP7cgqHvmWycqE7UnUOtd3FaB/jmAcacefSYpVJlYHNiFRZ3avihqMK8EeJV5Gr"
+    "J5iwYiMuNidMX6rEC+NVhsxbuRbgUAd2TbLZ8Tzg3HF1sO7bn7pInWf748Q66AodlErh1RWFgLriFr/wtbIhbYkVKHnBQ"
+    "k6A2MGxuxuSNfTxmon5dE+8SHaeDmgLHhIoKweMM3wqnKM1WvkWdFnPNpFTbOIIxVmdsnxi+7pdnWRU9D6E9xahqX7Jym"
+    "Xrm6f2+wrXXKkRC4d7VgQYNMCxG8qMoYOz1luU8kik4gMZHM38rezydvjqFlkfqUWtaWODXwUxqePbitVtYJitaxqkiWj"
+    "a060NTP6iwwgOQglmk0TedJHdALXD+VjR49Dvrrj06cekM0bnVdhkgQR5y4fnMuzhmzqCsvwP0PbgstnPs8aBdtOXwRcJ"
+    "Z2CcVuJduaNHGdkGba/bip8rp8z6gfUlc5GyiKXafL5EYBHDJ2pLrek+B25fRvq0zoANXR5mvR/TrH+7TBEkf0K+P8Vnk"
+    "2rWYxj1xqF9I737LNcB94PpA4uT5ZJdngV7PKuHQSED0RAuR1bkNf466RoNfYsTDMHS57iaOnJdeBTn3WzRWZ0tAte3tg"
+    "zVounjgyz/LQK25gJY63uYPavK6wTioHCdKIIHdvAA/ywpQFvDAUMG1DfdvHe/bHafiZVP7is9Q34MoG11UI0D78lgoHO"
+    "NHFiWIB4L5b+Y3t5xib0MqIzyz+zZY6qFKzKBYwqUr87saiN7K8FiR2KsrnoiOnegOvBPXQOO7E9SmIfy6Ef2JAkWPG0d"
+    "f8GECwGpZ6G0/duF1eUz9BwSe9h0jmQOpsMvCwNlMVuD5jM3nhn8kA++j/6dFGOvxntL/D6YtE3lWR42hULWe/pDc4BNf"
+    "WQ1uD5e4OsR/rc/kUFpmLRuQw3hEwRiHH/9P0PUXMc8qAD3WlDzqJryaup7ZP11ZO8/6N6Gp8JZaN/RwOH0H89y8VA7TL"
+    "Wc66oC22fiXwW9LmO2VA3ZidkhixvNxPHeWNGYxkR56r52ZcrYbW7Ep7yDDIR+mYNLQgpAGZkGSxi7p1y13mYGncwnMi7"
+    "xP03fizF7nAyikzf5395kbSodGcE+03rlsMUpydMiU0xYsXRPw14+p8KmlVCx4F6beYAOwandYhMzguAlnkwoznJFCgoA"
+    "t044siBa9j7Zn2linxMGJv09xwUI3l6Vles3GSrQ8h12zusVzKJhkxVli0v4qo0f8ACrjhJQ==</script>\n<script>"
+    "(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Arra"
+    "y.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThroug"
+    "h(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=docu"
+    "ment.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.h"
+    "ead.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n"
+    ")});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -28636,6 +29129,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
+#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
@@ -28749,6 +29243,28 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
+/* Writes the functions of the program that called the library at a site, with their shares of its
+   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
+    const uint32_t dev = mli_dev_known(r->lord, s->device);
+    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
+    uint64_t live = 0, bytes = 0;
+    mli_callers callers;
+    size_t i;
+    mli_callers_of(r, row, &callers);
+    for (i = 0; i < callers.count; i++) {
+        live += callers.at[i].live_bytes;
+        bytes += callers.at[i].alloc_bytes;
+    }
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
+        const mli_caller *c = &callers.at[i];
+        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
+        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
+    }
+    if (i < callers.count) mli_put_str(r->o, ", ...");
+    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+}
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;
     uint64_t sum = 0;
@@ -28763,22 +29279,41 @@ static void mli_text_sites(mli_report *r, size_t most) {
         mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
                  s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
                  s->alloc_bytes, (const void *)s->site);
+        if (s->site != &mli_arena_site) mli_text_callers(r, s);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
-   ...". */
+/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
+   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
+   MLI_TEXT_FRAMES + 1 if there are more. */
+static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
+    const memlord_site *site = mli_site_display(r->lord, frame);
+    const mli_functions *all = mli_site_functions(r->lord, site);
+    const memlord_function alone = {*site, 0};
+    uint32_t i, count = all ? all->count : 1;
+    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
+        const memlord_function *f = all ? &all->at[i] : &alone;
+        if (f->library) continue;
+        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
+        shown++;
+    }
+    return shown;
+}
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
+   stack in which all functions are of standard libraries is shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
+    uint32_t at = node;
+    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
+        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    if (!node)
+        mli_put_str(r->o, "(unknown)");
+    else if (!shown)
+        mli_putf(r->o, "%p",
+                 (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
+    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -29452,6 +29987,12 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
                               of one call */
 #define MLI_VIZ_WORDS 128
 
+/* A tag, or the functions of a frame, in the memo of the pickle. */
+typedef struct mli_viz_memo {
+    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
+                              numbers follow each other; a count of 0: the memo has none of them */
+} mli_viz_memo;
+
 typedef struct mli_viz_writer {
     mli_export x;
     mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
@@ -29461,8 +30002,8 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
-                              pickle has it */
+    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -29553,35 +30094,45 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
-   The caller then writes the item, and passes the number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
-    if (!w->memo[number]) return 0;
-    mli_put_str(w->x.o, "j");
-    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
-    return 1;
+/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
+   caller does not write the items again. */
+static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
+    if (memo->count) return 1;
+    memo->first = w->numbers;
+    memo->count = count;
+    w->numbers += count;
+    return 0;
 }
-static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
-    w->memo[number] = 1;
-    mli_put_str(w->x.o, "r");
+/* Puts the item that was written last into the memo (code "r"), or writes the item that the memo
+   has (code "j"). */
+static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
+    mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
+/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    mli_viz_memo *memo = &w->memo[w->x.tags + frame];
+    const int known = mli_viz_known(w, memo, f.count);
+    uint32_t i;
+    for (i = 0; i < memo->count; i++) {
+        mli_viz_item(w->x.o, n + i);
+        if (!known) {
+            mli_frame_function(&f, i);
+            mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                    mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        }
+        mli_viz_number_of(w, known ? "j" : "r", memo->first + i);
+    }
+    return n + memo->count;
+}
 /* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
-    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
     mli_viz(w, "frames [");
-    for (n = 0; i < stack.n; i++, n++) {
-        uint32_t frame = stack.frame[i];
-        mli_frame_name f;
-        mli_viz_item(w->x.o, n);
-        if (mli_viz_get(w, w->x.tags + frame)) continue;
-        f = mli_frame_name_of(&w->x, frame);
-        mli_viz(w, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(w, w->x.tags + frame);
-    }
+    for (; i < stack.n; i++) n = mli_viz_frame(w, stack.frame[i], n);
     mli_viz_list_end(w->x.o, n);
 }
 
@@ -29677,11 +30228,11 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz_frames(w, b);
     if (snapshot) mli_viz(w, "category unknown");
     if (b->tag) {
+        mli_viz_memo *memo = &w->memo[b->tag];
+        const int known = mli_viz_known(w, memo, 1);
         mli_viz(w, "category");
-        if (!mli_viz_get(w, b->tag)) {
-            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
-            mli_viz_put(w, b->tag);
-        }
+        if (!known) mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+        mli_viz_number_of(w, known ? "j" : "r", memo->first);
     }
     mli_viz(w, "}");
 }
@@ -29765,8 +30316,8 @@ static MLI_COLD void mli_viz_write(void *writer) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     size_t size;
     mli_export_stacks(&w->x);
-    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
-    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    size = ((size_t)w->x.tags + mli_frame_count(&w->x) + 1) * sizeof *w->memo;
+    w->memo = (mli_viz_memo *)mli_own_alloc(w->x.lord, size);
     if (w->memo)
         mli_viz_body(w);
     else
@@ -30325,35 +30876,71 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
     mli_put_escaped(o, text, ';', ":");
 }
-/* Writes the stack of a line, the outermost frame first, and its bytes. */
+
+/* A walk over the functions of a stack, from the outermost one. */
+typedef struct mli_folded_walk {
+    mli_stack stack;   /* the frames that are still to come */
+    uint32_t left;     /* how many functions of the last frame are still to come */
+    mli_frame_name at; /* the function that the walk has reached */
+} mli_folded_walk;
+
+/* Moves to the next function, and returns 1. Returns 0 if there is none. */
+static MLI_COLD int mli_folded_next(const mli_export *x, mli_folded_walk *walk) {
+    if (!walk->left) {
+        if (!walk->stack.n) return 0;
+        walk->at = mli_frame_name_of(x, walk->stack.frame[--walk->stack.n]);
+        walk->left = walk->at.count;
+    }
+    mli_frame_function(&walk->at, --walk->left);
+    return 1;
+}
+static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line *line,
+                                      mli_folded_walk *walk) {
+    walk->stack = mli_stack_of(x, &line->of);
+    walk->left = 0;
+}
+
+/* Writes the stack of a line, the outermost function first, and its bytes. */
 static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
-    mli_stack stack = mli_stack_of(x, &line->of);
+    mli_folded_walk walk;
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
-    while (stack.n--) {
-        const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        if (site) {
-            mli_put_str(o, ";");
-            mli_put_site_escaped(o, site, ';', ":");
-        } else {
-            mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
-        }
+    mli_folded_begin(x, line, &walk);
+    while (mli_folded_next(x, &walk)) {
+        const mli_frame_name *f = &walk.at;
+        const memlord_site site = {f->file, f->name == f->file ? "" : f->name, (int)f->line};
+        mli_put_str(o, ";");
+        mli_put_site_escaped(o, &site, ';', ":");
     }
     if (line->part) mli_folded_text(o, line->part);
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* Compares two frames as strcmp does. Frames that show the same text are equal. */
-static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
-    mli_frame_name f, g;
-    int order;
-    if (a == b) return 0;
-    f = mli_frame_name_of(x, a);
-    g = mli_frame_name_of(x, b);
-    order = strcmp(f.name, g.name);
-    if (!order) order = strcmp(f.file, g.file);
-    return order ? order : (f.line > g.line) - (f.line < g.line);
+/* Compares two functions as strcmp does. Functions that show the same text are equal. */
+static MLI_COLD int mli_folded_functions(const mli_frame_name *f, const mli_frame_name *g) {
+    int order = f->name == g->name ? 0 : strcmp(f->name, g->name);
+    if (!order && f->file != g->file) order = strcmp(f->file, g->file);
+    return order ? order : (f->line > g->line) - (f->line < g->line);
+}
+/* Compares two stacks from the outermost function inwards. */
+static MLI_COLD int mli_folded_stacks(const mli_export *x, const mli_folded_line *a,
+                                      const mli_folded_line *b) {
+    mli_folded_walk s, t;
+    int order = 0, more, other;
+    mli_folded_begin(x, a, &s);
+    mli_folded_begin(x, b, &t);
+    while (s.stack.n && t.stack.n &&
+           s.stack.frame[s.stack.n - 1] == t.stack.frame[t.stack.n - 1]) {
+        s.stack.n--;
+        t.stack.n--;
+    }
+    do {
+        more = mli_folded_next(x, &s);
+        other = mli_folded_next(x, &t);
+        if (more && other) order = mli_folded_functions(&s.at, &t.at);
+    } while (!order && more && other);
+    return order ? order : more - other;
 }
 static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
     char name[2][32];
@@ -30366,15 +30953,10 @@ static int mli_folded_texts(const char *a, const char *b) {
 }
 static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
                                      const mli_folded_line *b) {
-    mli_stack s, t;
     int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
     if (!order)
         order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
-    if (order) return order;
-    s = mli_stack_of(x, &a->of);
-    t = mli_stack_of(x, &b->of);
-    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
-    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    if (!order) order = mli_folded_stacks(x, a, b);
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
@@ -30471,14 +31053,14 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
    themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
-   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
-   names of frames, the modules, the comments, and the names of parts. The comments are the
-   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
-   location of a return address has the module as its mapping, and the address in the module's file,
-   as if the module were loaded at 0. (The load address does not tell the module, because another
-   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
-   better names and lines in the file. */
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
+   numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
+   the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
+   all devices and of each; `go tool pprof -comments` shows them. The location of a return address
+   has the module as its mapping, and the address in the module's file, as if the module were loaded
+   at 0. (The load address does not tell the module, because another module may be there by now.) A
+   mapping says that it has no functions, so that pprof looks for better names and lines in the
+   file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -30489,7 +31071,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* how many strings are written */
+    uint64_t strings, functions; /* how many strings and functions are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer
@@ -30567,21 +31149,30 @@ static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t al
     if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
-/* Writes a location and its function, which both have the number `id`. `file` is the number of a
-   string. */
-static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
+/* Writes a function under the next number, and adds a line of it to a location. */
+static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
-    const uint64_t function[] = {id, name, 0, file};
-    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->offset};
-    char buf[96];
+    uint64_t function[] = {++w->functions, 0, 0, 0};
+    function[1] = mli_pb_string(w, f->name);
+    if (f->file[0]) function[3] = mli_pb_string(w, f->file);
+    mli_pb_numbers(w->x.o, 5, function, 4);
+    mli_pb_pair(location, 4, function[0], f->line);
+}
+/* Writes the location of a frame and its functions, of which the last line is the outermost. */
+static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
+    char buf[64 + 14 * MLI_FUNCTIONS_MAX]; /* a line takes 14 bytes at most */
     mli_out m;
-    unsigned i;
+    uint32_t i;
     mli_out_buffer(&m, buf, sizeof buf);
     for (i = 0; i < 3; i++)
         if (place[i]) mli_pb_u64(&m, i + 1, place[i]);
-    mli_pb_pair(&m, 4, id, f->line);
-    mli_pb_message(o, 4, &m);
-    mli_pb_numbers(o, 5, function, 4);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_pprof_function(w, &m, &f);
+    }
+    mli_pb_message(w->x.o, 4, &m);
 }
 /* Writes the modules: all modules of the sites that were written, and perhaps others. The
    executable comes first, because pprof takes the first mapping for the program. */
@@ -30608,11 +31199,7 @@ static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
         (void)mli_pb_string(w, name);
     }
     for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(&w->x, i);
-        uint64_t name = mli_pb_string(w, f.name);
-        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
-    }
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) mli_pprof_location(w, i);
     mli_pprof_mappings(w, 0);
     mli_pprof_mappings(w, 1);
 }
@@ -30709,13 +31296,16 @@ typedef struct mli_heap_writer {
                                 see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
-static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
-    mli_put_str(o, mode);
+static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
     while (n--) {
         mli_put_str(o, " ");
         mli_put_hex_short(o, *v++);
     }
+}
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
+    mli_put_str(o, mode);
+    mli_heap_words(o, v, n);
     mli_put_str(o, "\n");
 }
 static void mli_heap_line1(mli_out *o, const char *mode, uint64_t v) {
@@ -30739,13 +31329,26 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
    *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
-    const mli_frame_name f = mli_frame_name_of(x, frame);
-    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
-    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    mli_frame_name f = mli_frame_name_of(x, frame);
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev}, next = *strings;
+    uint32_t i;
     if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
-    mli_putf(x->o, "s %s\n", f.name);
-    if (file) mli_putf(x->o, "s %s\n", f.file);
-    mli_heap_line(x->o, "i", place, 5);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_putf(x->o, "s %s\n", f.name);
+        if (f.file[0]) mli_putf(x->o, "s %s\n", f.file);
+        *strings += f.file[0] ? 2 : 1;
+    }
+    mli_put_str(x->o, "i");
+    mli_heap_words(x->o, place, 2);
+    for (i = 0; i < f.count; i++) {
+        uint64_t function[3] = {++next, 0, 0};
+        mli_frame_function(&f, i);
+        if (f.file[0]) function[1] = ++next;
+        function[2] = f.line;
+        mli_heap_words(x->o, function, 3);
+    }
+    mli_put_str(x->o, "\n");
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
@@ -31812,11 +32415,13 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
     r->whole = mli_format_whole(format);
     mli_report_capture(lord, r);
+    if (r->whole) mli_callers_begin(r);
     mli_format_write(r, format);
     mli_flush(r->o);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshot_list_free(lord, r->present);
+    mli_callers_end(r);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_leak_sites_free(&r->leak_sites);
