@@ -151,7 +151,8 @@
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. Each run, process and ledger takes another sample, unless
               memlord_desc.stack_seed makes it repeatable. A block
-              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
+              keeps its stack until it ends; a realloc draws again, a move keeps it. Reports
+              say what each stack held at the peak of its device. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
               PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
@@ -478,7 +479,7 @@
     nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
-    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
+    return address, 24 each time one has another caller, 104 a stack and up to 64 a block that
     has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's

@@ -1,4 +1,5 @@
-/* Has what a host without libm lacks: a logarithm and a square root. Owns no state. May use os/.
+/* Has what a host without libm lacks: a logarithm, a square root and what a sample stands for; and
+   mixes the bits of random numbers. Owns no state. May use os/.
    Locks: none. */
 #ifndef MLI_BASE_NUMBERS_H
 #define MLI_BASE_NUMBERS_H
@@ -10,5 +11,9 @@
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded; 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+/* Returns 1 / (1 - exp(-x)), for x > 0. */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
+/* Returns a number whose bits all depend on all of n. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 #endif

@@ -73,8 +73,10 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without those of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by these; the others
-                     follow, by the bytes that they allocated */
+    uint64_t key; /* the order of the list: stacks with live bytes or, if the report is `by_peak`,
+                     with bytes at the peak come first, by these bytes; the other stacks follow, by
+                     the bytes that they allocated */
+    uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* of the tree of stacks: the innermost frame */
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
@@ -103,7 +105,8 @@ typedef struct mli_report {
     size_t accounts;       /* open ones */
     uint64_t tag_bytes;    /* of all tag_rows */
     uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
-    int by_peak;           /* 1: sites are in the order of their peak; 0: of their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
+                              Then peaks tell more than live bytes, and order sites and stacks */
     memlord_result result; /* an error other than a failed write, as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
@@ -121,6 +124,7 @@ typedef struct mli_report {
                               was no memory */
     size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
+    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
     size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */

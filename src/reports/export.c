@@ -36,9 +36,8 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
-      for each device: for blocks without a site, for its arena, and for bytes that are no longer
-      live. Then come the scopes, and then the return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come the frames
+      MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -78,7 +77,7 @@ static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
         f->name = site->function[0] ? site->function : site->file;
 }
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)", "(others)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;

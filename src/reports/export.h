@@ -57,8 +57,9 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
-enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
+/* Frames that are no place of code: blocks without a site, the arena, blocks that are freed, and
+   what a list of the largest sites leaves out. */
+enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);

@@ -246,10 +246,6 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
-   blocks must have stacks of which no block was picked. */
-#define MLI_PORTION_MOST 4
-
 /* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
    the stacks have more than the whole already, divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
@@ -374,7 +370,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, voi
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
         if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
+        (void)mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
     }

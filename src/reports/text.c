@@ -174,15 +174,17 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
-   their live bytes. */
+/* Writes the largest stacks: by live bytes or, if the report is `by_peak`, by the bytes that they
+   held at the peak of their device. If stacks are samples, there is a column for the standard error
+   of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes, cut;
+    uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+    mli_putf(r->o,
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks: ",
              samples ? "       error" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
@@ -196,11 +198,14 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         else if (samples)
             mli_put_str(r->o, "           -"); /* not known: some live blocks may
                                                   not have been picked */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
+                 s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    for (; i < r->stacks; i++)
+        left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, r->by_peak ? "stacks at the peak" : "stacks",
+                        left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",

@@ -5,6 +5,7 @@
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/sites.h"
+#include "books/stacks.h"
 #include "books/events.h"
 #include "services/stats.h"
 
@@ -251,6 +252,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
+    h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     (void)memlord_tag_get(lord, device->device, NULL, &rest);
     if (rest.allocated) h->tag[h->tags++] = rest;
@@ -263,6 +265,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     } else {
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+        mli_stacks_hold(lord, dev);
     }
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
@@ -282,6 +285,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_stacks_hold(lord, dev);
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);

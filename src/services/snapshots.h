@@ -1,7 +1,8 @@
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted while a report reads the list is freed after the last
-   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. While it is held, the
+   stacks note what they hold, so that the holders and the stacks are of one moment. */
 #ifndef MLI_SERVICES_SNAPSHOTS_H
 #define MLI_SERVICES_SNAPSHOTS_H
 #include "api/api.h"
@@ -15,7 +16,8 @@
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
-   device are the tags and sites that had its bytes at its peak. */
+   device are the tags and sites that had its bytes at its peak. Each stack keeps what it held then
+   itself: see mli_stacks_hold. */
 
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -43,6 +45,7 @@ typedef struct mli_snapshot_reader {
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    uint64_t arena;       /* the bytes of them that were the arena's */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];

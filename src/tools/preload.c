@@ -16,7 +16,9 @@
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
                                .heaptrack ...); %p is the process id, %% a percent sign; a
                                relative path is taken from where the program starts; "-" is
-                               stderr
+                               stderr. At the end .folded shows what was live at the peak if less
+                               than a quarter of that is left, else live bytes; .live.folded,
+                               .peak.folded and .allocated.folded make the choice
         MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c); 0: do not; unset: it is run where
                                the process took longer than a second. A return address has one

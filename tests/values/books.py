@@ -141,6 +141,7 @@ class StackRow:
     def __init__(self, frames, site, device, number):
         self.frames, self.site, self.device, self.number = frames, site, device, number
         self.live = self.peak = self.blocks = 0
+        self.held = 0  # live when the holders of the device were noted last
         self.allocated = self.allocs = self.temporaries = 0
 
 

@@ -145,8 +145,8 @@ class Snapshot:
 class Holders:
     """Who held a device at its peak: tags and sites with their bytes, None for untagged bytes."""
 
-    def __init__(self, time, bytes, tags, sites):
-        self.time, self.bytes, self.tags, self.sites = time, bytes, tags, sites
+    def __init__(self, time, bytes, arena, tags, sites):
+        self.time, self.bytes, self.arena, self.tags, self.sites = time, bytes, arena, tags, sites
 
 
 class Phases:
@@ -425,8 +425,14 @@ class Phases:
         if untagged > 0:
             tags.append((None, untagged))
         sites = [(row.subject, row.live) for row in self.top(self.sites, device)[:HOLDERS]]
-        device.holders = Holders(self.now - self.started, live, tags, sites)
+        device.holders = Holders(self.now - self.started, live, device.arena, tags, sites)
+        self.hold_stacks(device)
         device.next_holders = live + live // 16 + 1
+
+    def hold_stacks(self, device):
+        for stack in self.stacks:
+            if stack.device is device:
+                stack.held = stack.live
 
     def top(self, rows, device):
         """The rows of a device that hold bytes, the largest first, equal ones in their order."""
@@ -435,4 +441,5 @@ class Phases:
 
     def restart_holders(self, device):
         device.holders, device.next_holders = None, 0
+        self.hold_stacks(device)
         self.note_holders(device)
