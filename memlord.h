@@ -151,7 +151,8 @@
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. Each run, process and ledger takes another sample, unless
               memlord_desc.stack_seed makes it repeatable. A block
-              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
+              keeps its stack until it ends; a realloc draws again, a move keeps it. Reports
+              say what each stack held at the peak of its device. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
               PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
@@ -478,7 +479,7 @@
     nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
     one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
-    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
+    return address, 24 each time one has another caller, 104 a stack and up to 64 a block that
     has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
@@ -2312,22 +2313,30 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
     X(FOLDED, "folded", "live bytes by device, tag, scope and stack, for flamegraph.pl")      \
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
-    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
+    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
+    X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")
 
 typedef enum memlord_format {
-    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
-    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
-    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
-    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
-    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
-    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
-                                      pprof */
-    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
-    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
-                                      flamegraph.pl */
-    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
-    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
-                                      script */
+    MEMLORD_FORMAT_TEXT = 0,              /* a table for people; the first 25 lines tell most of
+                                             it */
+    MEMLORD_FORMAT_JSON = 1,              /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,              /* a page for people, of one file, that needs no
+                                             network */
+    MEMLORD_FORMAT_TRACE = 3,             /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4,        /* metrics, for a server to scrape or a textfile
+                                             collector */
+    MEMLORD_FORMAT_PPROF = 5,             /* live and allocated bytes by stack or site, for go tool
+                                             pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,         /* calls, peak and what is live by site, for
+                                             heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,            /* live bytes by device, tag, scope and stack, for
+                                             flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8,        /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,               /* every live block, and its parts, for a spreadsheet or a
+                                             script */
+    MEMLORD_FORMAT_FOLDED_PEAK = 10,      /* as FOLDED: what each stack held at its device's peak */
+    MEMLORD_FORMAT_FOLDED_ALLOCATED = 11, /* as FOLDED: what each stack has allocated */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -6961,13 +6970,18 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm and a square root. Owns no state. May use os/.
+/* Has what a host without libm lacks: a logarithm, a square root and what a sample stands for; and
+   mixes the bits of random numbers. Owns no state. May use os/.
    Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded; 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+/* Returns 1 / (1 - exp(-x)), for x > 0. */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
+/* Returns a number whose bits all depend on all of n. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
@@ -6991,6 +7005,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
+/* A series gives q = 1 - exp(-y) for a small y; doubling y makes it q (2 - q). */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* The finalizer of splitmix64. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
 }
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
@@ -8572,6 +8604,58 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
     life->free = mli_map_free;
 }
 
+/* ----------------------------------------------------------------------- src/books/watches.h -- */
+
+/* Defines what is watched of a device's bytes: the state of its bands, and when its holders are
+   noted. Owns no state: a watch is a part of the device's record. May use base/. Locks: see
+   mli_watch. */
+
+/* The bytes of a device from which the metrics of bands are computed. */
+typedef struct mli_levels {
+    uint64_t live, freed, reserved;
+} mli_levels;
+
+/* The state of a device's bands. The lock of the device's phys guards the members that are not
+   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
+typedef struct mli_watch {
+    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+                         callbacks and phys */
+    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
+                                         check is requested; signed */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
+                                         0: they are not noted yet */
+    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
+    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    mli_levels gc_end;          /* the levels when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
+    void *gc_thread;            /* the thread that runs the collection */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
+} mli_watch;
+
+/* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
+/* Returns 1 if the holders of a device with `live` bytes are to be noted again: a 16th more than
+   they had is live or, when the live bytes have fallen below the peak, a 128th more. So the holders
+   are noted seldom while memory grows, and once more close to its peak. */
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, const mli_u64 *peak);
+
+/* ----------------------------------------------------------------------- src/books/watches.c -- */
+
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published) {
+    const int64_t bytes = (int64_t)mli_u64_load(published);
+    return bytes >= (int64_t)mli_u64_load(&w->check_above) ||
+           bytes < (int64_t)mli_u64_load(&w->check_below);
+}
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, const mli_u64 *peak) {
+    const int64_t noted = (int64_t)mli_u64_load(&w->holders_bytes), level = (int64_t)live;
+    const int falls = level < (int64_t)mli_u64_load(peak);
+    return level > noted + (falls ? noted / 128 : noted / 16);
+}
+
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
@@ -8720,31 +8804,6 @@ typedef struct mli_oom {
     uint64_t time;  /* 0: there was no such request */
 } mli_oom;
 
-/* The bytes of a device from which the metrics of bands are computed. */
-typedef struct mli_levels {
-    uint64_t live, freed, reserved;
-} mli_levels;
-
-/* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
-typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
-                         callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
-    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
-    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* the levels when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
-    void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
-} mli_watch;
-
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
 typedef struct mli_sample_mark {
@@ -8828,8 +8887,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
    inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
-/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
 /* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
@@ -9008,16 +9065,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
-    int64_t published = (int64_t)mli_u64_load(&row->published);
-    return published >= (int64_t)mli_u64_load(&w->check_above) ||
-           published < (int64_t)mli_u64_load(&w->check_below);
-}
-/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
    the device's holders are to be noted again. */
-static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
+static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
+    if (mli_holders_due(w, live, &row->peak) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
@@ -9078,8 +9130,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, and a device with little memory
-   must publish often enough for that. */
+   noted when a publication finds that the live bytes have risen by a 16th, and a device with little
+   memory must publish often enough for that. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9126,11 +9178,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
-        published = mli_u64_add(&row->published, level - base) + (level - base);
-        mli_u64_max(&row->peak, (int64_t)published);
+        live = published = mli_u64_add(&row->published, level - base) + (level - base);
+        mli_u64_max(&row->peak, (int64_t)live);
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
@@ -9140,7 +9192,8 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        live = published + level - base + mli_row_first_holds(row);
+        mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
         hold -= mli_publish_margin(book, row, hold);
@@ -9155,7 +9208,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     }
     if (book != MLI_BOOK_DEVICE) return;
     mli_u64_max(&row->sampled_peak, (int64_t)published);
-    mli_check_thresholds(lord, number, row);
+    mli_check_thresholds(lord, number, row, live);
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
@@ -12234,6 +12287,8 @@ typedef struct mli_stack_row {
     uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
     uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
+    uint64_t held;        /* an estimate of the bytes that were live at the peak of the device: the
+                             value of `live` at the last mli_stacks_hold */
     uint64_t blocks;      /* how many picked blocks are live */
     double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
@@ -12332,9 +12387,13 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use; NULL: no memory. Requires: as mli_site_display. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. */
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
+   the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -12354,24 +12413,6 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
-   makes it q (2 - q). */
-static MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
-static MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
-}
 /* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
    each run, process and ledger. A forked child always gets another seed. The seed is mixed from
    answers of system calls that neither wait nor fail, because the first call of a process may come
@@ -12916,9 +12957,10 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
+    uint64_t held;
     double variance;
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, row->dev)->device;
@@ -12929,9 +12971,21 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->peak_bytes = row->peak;
     out->samples = row->samples;
     out->temporaries = row->temporaries;
+    held = row->held;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
+    return held;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    const uint32_t rows = mli_stack_rows(lord);
+    uint32_t i;
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        if (row->dev == dev) row->held = row->live;
+    }
+    mli_lock_drop(&lord->stacks.lock);
 }
 
 #if !defined(MEMLORD_NO_PROFILES)
@@ -19504,7 +19558,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
-        mli_stack_stat_fill(lord, i, &s);
+        (void)mli_stack_stat_fill(lord, i, &s);
         if (!mli_selects(sel, s.device)) continue;
         s.depth = i;
         memcpy(&number, (char *)&s + key, sizeof number);
@@ -20321,7 +20375,7 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     int missed;
     mli_lock_take(&row->lock);
     (void)mli_u64_add(&row->published, 0);
-    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, &row->published);
     mli_lock_drop(&row->lock);
     return missed;
 }
@@ -20604,7 +20658,8 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
     if (!cell || mli_u32_load(&w->near_threshold)) return;
-    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+    if (mli_mark_passed(w, &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) ||
+        mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
 }
 
@@ -22814,14 +22869,16 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; a snapshot that is evicted while a report reads the list is freed after the last
-   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. While it is held, the
+   stacks note what they hold, so that the holders and the stacks are of one moment. */
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
-   device are the tags and sites that had its bytes at its peak. */
+   device are the tags and sites that had its bytes at its peak. Each stack keeps what it held then
+   itself: see mli_stacks_hold. */
 
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -22849,6 +22906,7 @@ typedef struct mli_snapshot_reader {
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    uint64_t arena;       /* the bytes of them that were the arena's */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -22886,8 +22944,7 @@ MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
-   taken. */
+/* Takes the holders of a device if mli_holders_due says so. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
@@ -23146,6 +23203,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
+    h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     (void)memlord_tag_get(lord, device->device, NULL, &rest);
     if (rest.allocated) h->tag[h->tags++] = rest;
@@ -23157,14 +23215,16 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
-        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+        mli_u64_store(&device->watch.holders_bytes, live);
+        mli_stacks_hold(lord, dev);
     }
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, live,
+                        &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->peak))
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
@@ -23176,7 +23236,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
-    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_u64_store(&device->watch.holders_bytes, 0);
+    mli_stacks_hold(lord, dev);
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
@@ -23195,14 +23256,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
-    struct mli_snapshots_state *state = lord->snapshots;
-    const mli_holders *h;
-    uint64_t bytes;
-    mli_lock_take(&state->lock);
-    h = mli_device_record_at(lord, dev)->holders;
-    bytes = h ? h->bytes : 0;
-    mli_lock_drop(&state->lock);
-    return bytes;
+    return mli_u64_load(&mli_device_record_at(lord, dev)->watch.holders_bytes);
 }
 
 /* -- life -- */
@@ -25248,8 +25302,10 @@ typedef struct mli_scope_line { /* a scope on all devices */
     uint64_t live_bytes, live_blocks; /* without those of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes come first, by these; the others
-                     follow, by the bytes that they allocated */
+    uint64_t key; /* the order of the list: stacks with live bytes or, if the report is `by_peak`,
+                     with bytes at the peak come first, by these bytes; the other stacks follow, by
+                     the bytes that they allocated */
+    uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* of the tree of stacks: the innermost frame */
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
@@ -25278,7 +25334,8 @@ typedef struct mli_report {
     size_t accounts;       /* open ones */
     uint64_t tag_bytes;    /* of all tag_rows */
     uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
-    int by_peak;           /* 1: sites are in the order of their peak; 0: of their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
+                              Then peaks tell more than live bytes, and order sites and stacks */
     memlord_result result; /* an error other than a failed write, as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
@@ -25296,6 +25353,7 @@ typedef struct mli_report {
                               was no memory */
     size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
+    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
     size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
@@ -25706,9 +25764,6 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
-       bytes. */
-    r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
         r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
@@ -25727,7 +25782,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks: those with the most live bytes, then those that allocated most. */
+/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -25741,12 +25796,14 @@ static void mli_report_stacks(mli_report *r) {
     }
     for (i = 1; i < rows; i++) {
         mli_stack_line line;
-        mli_stack_stat_fill(r->lord, i, &line.stat);
-        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+        uint64_t first;
+        line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
             continue; /* a reset came since */
         line.node = mli_stack_row_at(r->lord, i)->node;
-        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
-                                        : line.stat.alloc_bytes;
+        first = r->by_peak ? line.held : line.stat.live_bytes;
+        line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
+        r->stack_rest_held += line.held;
         rest->live_bytes += line.stat.live_bytes;
         rest->alloc_bytes += line.stat.alloc_bytes;
         rest->allocs += line.stat.allocs;
@@ -25755,6 +25812,7 @@ static void mli_report_stacks(mli_report *r) {
                                    offsetof(mli_stack_line, key));
     }
     for (i = 0; i < r->stacks; i++) {
+        r->stack_rest_held -= r->stack[i].held;
         rest->live_bytes -= r->stack[i].stat.live_bytes;
         rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
         rest->allocs -= r->stack[i].stat.allocs;
@@ -25845,6 +25903,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
         (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
     mli_stats_sum_phys(lord, all.sel, &r->total);
+    r->by_peak = r->total.allocated < r->total.peak / 4;
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
@@ -26440,8 +26499,9 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code: blocks without a site, the arena, and blocks that are freed. */
-enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
+/* Frames that are no place of code: blocks without a site, the arena, blocks that are freed, and
+   what a list of the largest sites leaves out. */
+enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
@@ -26543,9 +26603,8 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come three frames
-      for each device: for blocks without a site, for its arena, and for bytes that are no longer
-      live. Then come the scopes, and then the return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come the frames
+      MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -26585,7 +26644,7 @@ static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
         f->name = site->function[0] ? site->function : site->file;
 }
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)", "(others)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
@@ -27028,15 +27087,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju",
+                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
         if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
         mli_put_str(r->o, "}");
     }
-    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+    mli_jsonf(r->o,
+              "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+              "'at_peak_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
-              r->stack_rest.allocs, r->stack_rest.live_bytes);
+              r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
 static void mli_json_sites(mli_report *r) {
@@ -27558,7 +27619,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-IlhhIbyeSF/ME/7DNZ8taaS3NXYnikZqLJ04W0EDPvw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-GnyRP7V1DYjb7mGUyqdHoYR71IabwMHs5TpB/hkLcTQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -27580,540 +27641,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3749] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5f4XMZr1kBNGSfCSmTOvlaNpu"
-    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol71eotoIcugk6WX87qXROWV+/kshn+R+HxwP"
-    "Hg2uPBGmCmX2UamI/jXh0zJsD88wUxpftXOMriAjwPxuTySJzLCLFUxq9t5jqPj2cmp+DzqRycXA8xTLjPZzpPE8O9YfH"
-    "54dPj8iPJclmnSziNP4d+h+Hx4MowOKU8UxzLfaG0wO55Fz8Xnz5KLoZSYa5Zm2a48wxOda0j5LqJyV7ZBbLLRHNxGZd7"
-    "OFx0eHmGu2ew0eX6k82w3O7uQkcRBPh8OBgkNsig2BjmMn0VHF9DiLOmfxpinqOebq3dxehHHQ/H58clxfPIMM10XeRF0"
-    "lik9VIsolqLjvH/T+RZeHdH5VuZZITqvirwqsqiCb6/lb9E/l533UV7pTKboOkDA8alFwc+LMs3rVVxkRdmr4rm8lgF9V"
-    "lmxW+2vmLJ+uroo7npV+t80vwwuijKRZQ9S1vP6OltVcVlkGcBdksDnXl0sgkP/qJTXo96tvLhK614t72osLXtR8tuyqo"
-    "NBv/+39f+9lkkaddxFKWeyrHqlTJaxTGDkdVrAyuRFjz/JPJbeym7rQs6jm7Qog+oaej1fry+K5H51k1bpRZql9X1Aj5k"
-    "cXUflZZoH/dFFFF9dlsUyT4KbqHTVXvJGNFaVBJvCGxU3spxlxW3vtowWwUUpo6veLYx4NCsAQgdHi7uDgX/cqe6rWl73"
-    "lqnoRYtFJnucIN7Ly0J2fv5a/FhcFHUh3qYXsoxwQLREooI/vUqW6Ywq7EHLaQS/+fIaEuOgji6WWVTie7WezNMkkfl0l"
-    "aTVIovug7zI5V56vSjKGgqtI16qIM0BslJYw1kRL6ueGvyqWNZZmstguLjrALikSYfHybsNhsrfe8VsVkkY2+JufbGs6y"
-    "IXlcxkXIs0XyzrFQ1cNTFqNfjorDKIYI2thhFd6I+9MkrSZRXAhI4U6AT+EKCm458g7FyneW8uETSDIb1Hd73bNKnnDDz"
-    "c0VW8LCvoz6IAqJalSg3muIhqEPyyUo3ay40IzlNFJrgMCG5VJZOwLpdyutoaHMGHXUNrtL1NUFp/DlthtSiqlOC5qtP4"
-    "6n6E26M/+i/kSORdcDjSSzvL5N0ogr2Y91IApCrANZLl6BKgkGfEzBLurQ7MhzuABxFHWewe929uO73OEaZ43h+sC2xdG"
-    "PP17uVZzwe04rRfg4HfP+bZ533U4cb7nf4okzX0r4eIBnvV8/sDeQ2lO9GK9nsi44Ihn8B2/Xk8LyqZr/7UgI80CPCS79"
-    "i/iJU/AUu9TAL5oonTLXegq/lK7++A99aI+moSZZaliyqtRrdz6BQNTkL3ERfYEPjcrlaBooL5Vld54Hl0s8LRBoP2auN"
-    "IccEanHMXRMu6GDGWAzKm2sNq7NmgKjt691vQPNo18w3gHNLa7RibqlBtHH7xYYvL1TZQWx+JKMyjBCau30Es08Iv6+so"
-    "zVfNrD0/akESjVR3rd/BiehgjnUFuxb6vtLfBrSKCHP6U1dn4cqI5HAuDRCUshO8VVEfliFtKrKK9UdWrf31fNjaDoSLC"
-    "Gsq5DTwD3dvhWaksGuw2Hp+aFdlT8YG1Yny+1uc4LWfF7Xcscx21adt7HhEIO9jPuHP0ssl4LROgs9RXNPT53W6wN9qeQ"
-    "313Av/uiil8K/kfSX8uiiyqgOUATH/Nrb0kbfgUcyi6zS7V18x2Rs1o/NPh7hDrgGfRpdyG5VqvmoHAVZLQfv3cGMJsZj"
-    "XwDPBhZ4AmpGBxk6PTOjn8npR36907uHNnOCw07dm8PDIxra0Z4DiYxrtLkJZGlmpTY+wn0TVXH6K0j0H7LSD/gDn4mNv"
-    "O7RdNM0+3KzxEaLdOwGqPQMmCGicBbdD7vA25NhLhHAC7MgtMF+rLK0gvb7PpMI2DYQN/NaE9Ef2fhgcb2+Io2NTL3C7q"
-    "zZ1V5uh4z+3tuvOxeY5tEH98LiFLTf2im7Sv4iSXfSegMfKViQ7sxGb7rWr28C1GzVFvCFuefwn/T4DCkC7LO21gsnSQN"
-    "Sg6J1tq33bppX4h8dM5IjoJE5i59BGJetm06c3K5uENhA+ZBxhMiYrg4hauG7H2g6PHyH8Vm2d6jrKMtP5i6yIr2zAo5X"
-    "fqKW/A1YfW2jCZH88NwPeuSc70MNaY0OYoi2SvMV8mNzWPD3Wtzgqk6ZvKPuO8A+IQNeQAmQXhrm8zquglAsZ1S5iH+Jl"
-    "BDSIPB38uEPsgUA+1xODWQkMnWYVuIHVDv4OhP5NhHNis9anNBtbI8PqOnMZQbHHObOLCHhpAIOGGW0V7FystlHCDibDr"
-    "2rod8MRlxJmJL2Rba7IAjVr5Qifdfp/xNmqkQMqGW0yehazkuawHREOELsZtoX5A+5kJ7W2DmTZLt3Dgv2OPf26rLxuxh"
-    "hdAEpb1nJEKK6v2H/FgPdHSnDpyRtA7hWjXj0Uln12UUDdkL8Aar2yhK0WxdiiprDcmbyUedLxs/Q6rVd/3NLGvFo1/GH"
-    "T6xrQptD5HxEKMI/iOk1OJbFt5jfodO3Ply2WwtKoFFdZPHf954cdv//8WPUGsnueUJ+OnsOn09YnmM95VMdzu07eniRI"
-    "QJPAiV/iFMAiuYPD40ReChthAxwAxIm6BIqwiErIhe8d2H+enrBHCWxDV83cAs3cgZRoN+zalaZcylIGVc+Q6z/DQmpH8"
-    "Ut7QWHR1/5lKe+3UYqmRbpyf1bKFsu/exdxscf2aRtvKC5VtYDiGXS+doMsgrmK52mWeFpwsgnZXxbhVOs+cL4ak/uKJD"
-    "DS/zS/dGjwniJBFsPFk2vrwP6cPNIiVSRcPNIiMjVbPIjBjid/wPf68Twq/wzRPOKekCAGbQJnSAtw2Bl0Bn0bHz/XLbb"
-    "ICZboWuWgVOeZqauzEPzrR3dptfrkbD8/bkqtGuaGiy+yon6cXNG4AKKYai4MSTnkCf60EkSDfdOQ3leDbaDWTHmLVqzt"
-    "MbY6ibrPdHYPPAAg/bwOCDZ7F7K+lTJfs+z1ySV6TF3S1tH0O4pGt4Q5BaxECZDr0J99HNHCNJvmxPBhw+0cbT2HoQgju"
-    "94eDX9HqWCWlnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy3gOq0eEBdBO736kNIlxWVSA39Jy/X"
-    "kGRL0i/YWCn2f9m/kOtoKhCZt4ROXANSnl7G1az9NGDdW758XgPB3V8Z1KwzWJ6H+8hYePIBNr8xolXiPUbdAnbgxBn2p"
-    "Q6SUw9i0kaTYALxxzEqRn0hX4t7tEJ/XtsvUND1FQa5paWtNZeicToy49UvyTYqYaiYa45hOjDoVFJn2oUofu5LL+7IHA"
-    "I7psRlif0GUfNbrsDb3IaEtvNujDn8/7/f4hDR8Y6jboPqbNIE1O9mfEDdJygCxBINJX0rdBq1olxL/J6pPtWVKQpRChp"
-    "QcwBn5+B/fbMNKavd/BocdAuGEZICOxFu4xyD9r/zpa7BAZ9NEAKdYwD8ly2w1vttEoI0igYLL/yBIriNjYQ5vKP4U4Ej"
-    "mLlllt+rK1hps6gv8PLgab8IvZ7FE5cJfiDsqQAnwD0XPn2vv35BH5DcT7+k+1Sfy/nondp1JGgUWymkrbrgO2SqOyJyB"
-    "W02Xh5cP+Jxbx0TOnTZCitj6NpOsIB9Do",
-    "jLJoUclAP1gEZl3PRZ1Ymi9WeT3bUCIiGts10fX8D46NBqPHVmFDS9fAG1SqKbhFCJtDiw2qvnGIYfdaH/7ZDei0ze317"
-    "BFVgOlMEM1Qdak5IufX4eD02GkxAlrth5qi+h6rhuJ8YAcbrw6jCmgQtjr9RJ0Dx1QwaBdP5J8pf9gqjwrXDi7wxioZuf"
-    "6x5dlEAn94XMFN0c7baBCANm7Vd9TfoURb16hg7tTl6hNNIclocuoT091DWPv5agvt+7V1znM4tLW0f4DelnkaFwmgoTR"
-    "JgxSNGmrYiUDOl9UO3oAU5bv4CaCm5YZOoC21c25gzD3RPHpoY8CSfocG0jnQ1B3r8zq4RzoKDsjggc5Kmn192ED5uk78"
-    "NM+he20OQNHazpAZsvZeQH4K2dzLS8Ar9ok3McNGqBjajAXqwbf0sutE1lGatUVSOqVUpzybJ+Xa+KJZtg7A4+LOW9Gpd"
-    "SNVbHCYG+wNH4RCiQ4eG5OUxOedjFdOufhFBEvNiFGfAvP35499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3"
-    "+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/sPhLX+1iTp1WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/"
-    "ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPNbsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYnzJ18JHZ"
-    "/NMCd1sLPtwUuY/bh2Rb8hS2hao9CxSO/heIchc/pqrsZmlwIWcFHdcbmtU/jBzLboNRFTwMdp8Mqto2jRmaAVnoSZ+17"
-    "+IRdmlsbdOJ/wVx0OY8sEDIeIFYolmAo+NNtvvzC4mQ14by5mx18zNzvRtSJkkdSlIypyWN6KmnYqgk7EdOhD95NLN9Uq"
-    "wl6K2z4vXn0PFqaRQ0bcg0XxePCmu6eJRFpdF3krLWVlUSiiEpyhTQ6HCjiJUB912X1REKU6l9pgxuVMY2UTJaStZNrP/"
-    "PmbK+6KRJ6OAoblJ563TiLKqq0CEDDef8DGUplYTrCSkHkAR/Venzz1r1cNMbtSih4fxsPjz/ZQ7UPp5H+aVMzg4g4X/b"
-    "QiJv0lhCE0lURz1AvKHzWiVBTqhQvVHln50tdN1oy+Gc/1TUUdYJO6hN73Q7JW6XRKJKvJSicwEMWHQJ6fVcdpISxJJy/"
-    "/Pnw8GzUcV8yF0tOumscwUoIIdsyxzgB4Ctlon/2c/NSyetOrc4UFJnVp15kSWjTlpj+oUEYIFlIDDpIG3o3EZVuyfQfp"
-    "RzJ2gwnSpChU3VWVbQ0tnBAgb2yLR99ti8XUto696etm85hWeNXzq0Xev0Wu6evrcwJTBLtaxER0bxXPcP26iBfMKsVHG"
-    "USb/zE3Qe6+mgHha7XqsExEh6UoPPYBZk1inKziLNobr/FsU1VJ2UsAoLNNjsRGUJ00UKq2voHFXDyEfAJFbz4rbqRFmG"
-    "M1Z35tFiIfO/PEW6e/Yk/aTTeJr0a6eYwUiLxWNw9jXyoioHjEGqZYfepyVyGfARUGTld14044MBCwCqKE86MEHPhsMRz"
-    "YcZ52db4xx1vkCsR0Xez9NZ3eX32yi7AhAvrrkHHUCp9CA6X1RxJ5PRjaQFuf6LEwUs+5U9Se/wnSeI9vdcZgmtFGZ8ZC"
-    "NGV8BnwvLnncwAFQwsAVEAOVDoMqsBOlGnSu9qCWh6jrOO1c6BDoJI9hd7T/jT7v4bYmRAWFnM1SislN3df9EBbg3BGrY"
-    "ukFaJv9gzHgaRXtgRI7XsvPMJI8AjYgNY+VfzAnjtTvQZ1oQrBBgJM+ad2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaE"
-    "vOcUnov3nwDzr3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFSB33ktszrC6"
-    "iywIW4WJy+TFdaF88osmf/Z+6LEg2SYQrnAyq19ycu0tSf/IvKILltz+BO+K6QBj7vnj3ZLAzeIKGaI2ZhfaqYV6Gj+1/"
-    "EasFkb60sJannx+bHeMS0C+lMsS0DzenUBLxOhQISk6LHfIdqwGxaQCsrPNsFgRDSDZH1Mh71tEJxaXkGgEy+vl6wkJJR"
-    "AHQKm6vL/b72IB23NyktO4Wl5iw1UdYez7Z6fd3io26mWF9AQ4QDOTZ3OJU1QkuDWTv8qqgJU3e7jW0wAhJjHvDDA22nM"
-    "u+vT7n7/RQYCRCpA2q3ufKvTiLfTbxpNL8oCUCgQMMLZQHVSnFE6i/xLrF9Vg5R73YZklUTtM3dCC4asHGf/Sy0pTq7V1"
-    "AudRm3pt79UPXIy7XmkBJ5EfGS4LxYwYR11QK032l+buTxaAJloD+i9SWQAejWX8RVpqLh9U+iTTT6OEOcw/UkbJ6okGq"
-    "h6+WvrcwH4urU4lMArg48Aciky1eir86dbYEPe85cGF3/9xaugM+h8k75EjDToD486L/3OV4T7GAF2WFpDrE1QTroRREt"
-    "+57sC2ZdL5I2pM4voklj9z2ayjkECZeSWq1yKKSNMofrxfxxg9xGK07h2Rq7rheer2TLnWahzV3qocEDNdHjhSjZKqzxR"
-    "hU/c2r8ukiVQQ0/k9Ir6EE8UkLEmfZQnIkqfwf6EXKgQc9Pw/FXtXripjwTDExduNbmHN67Km3riGt744MjzvFE6c/dyP"
-    "5P5ZT33Slkvy7yTA+sygslwuWcpooLcS0m7Ec6lm5oWqwyg2e2L4fEJN1+G59GknHogAGcwfPdlUcCk5J5fIiqtpOuNuJ"
-    "HVNSQH19B7opqeiJc1vcKvJ3CkQS5wkJBY6Gk574+LAHsn1MwE1XrNnVzUYS5vO78A/vw2WozMFL+TOMVqYIvan0cVJDw"
-    "8wCOej0pBa+AJeL/Ed29tir6iz6LSK5SH9f1CwlxIHJ0MCZfBsjtjTggcBxanyaPqafLt7zepsHSXZoU9kYYHv3b7d5N+"
-    "7zTqzabdJwc+zErt5t7YcWAmyjB/eHD6d0638uviPdXnDk5gpsL04SF6eMhhhoHBgNXYrEg4jpl0YEGDYlx0P372sZsFJ"
-    "f1iNy6WaZZ8SBOANFjY4NItHh5KgEIAoUCKRRpfBaurNE8Ch1bCETdRtjT51oJaDqAne9H4Ejrdda8BmFHGgv4HTpefYY"
-    "K8IOo63R3jWESAsqDCrBmH/3Ty668HUxoArJjjItNBUrvn6GWfV6EMz2VTyA1+TboPrSnweA7E7zKcOMiROIKFH+EY7sa"
-    "ZNiCzqPS6q1lbLmAScOpqnp7Kxx816MqnX+ifowYBKfj78KDyJXJRzwMJUEJP3UHQ5ymFjPADa4cQfXH/DbSAMAzwK67S"
-    "pAomUwGDDSaTvoB/U6F+pwL5ygpqoe7jA7tAQm/6emKqPERc467yAvNOYFDUDPRyRYPAsTtrbypgRwSTvYGg/0/XXjMRU"
-    "vJEiNxbZRIwYoi7FbpJW6XSUNUpxm7Os7C/X/DDXhiaJFelhfNKP6ItqRe4RQjd4gaErhp3ZQVfhfSp6/5iWc3dAgs0W/"
-    "Pe6hlsZJyOh3BwdgYJPiCuL6J47rqFiBDbFtgXGDp0ROL2n0TTcK8P7cHcTqopvHbDbwGz+Wg6Xoi+562tlt4SEtAooMJ"
-    "NuwmLehoAey+ytB7TtKneT2DZKjXj1doLmmS1Tr/VITUAHdVNvKyREMDWg2RddzWmvVspAFQ7k3Mx1EmGOlGhCe2lDPb6"
-    "60CuxXWl65eEoKvw/DecYED+GkfD",
-    "Ww6zG57vVb4qDRsZ8E0xyXuDKeooYQor/LWAI8+bJeCeFyEg29ovo1smK4WiJ5ukpGBCRiBVhjTBqc+MkWflzTDvdeUy3"
-    "YFmvDKkqS1Fhn0RGTRD3xT5enhwTQ5AbBrOYak6hLUAawDc3XOGSkxSH5HBB9aEQU2AEswL7Sx+m9K83UPRkpOrbliNkY"
-    "rymwf7r/T1DlSwtChuXcwiQfIvPygSN/TUokdhQQR8FO3vU382QcbuPqkfO4oCwhCw6/duZHUesDZubUy0+g20vgHjIt+"
-    "kZRrTFGFpYC8LJ1NagVG5vw9sARLLEmAwLP3lwst4K0ICrlwcluOcEEFpg7W1gDNcwKyh/F5Om3smYl6lWMwYQfJIZzZW"
-    "/Zc7UwxMi/igyK+Jz4zWfg1rqjdJvAaqCuiAFAMEZBrEYYglTZjCBTaclSS0erQOhVvS/HJmnlb8M0XbHALgEHmUGhXQv"
-    "iEeXu8XNxKmDW8UKYjc30/P+39iiXOl2tPLm9otK5i5J0rn6pmAudETESGLY+PtaMfWdGG2YYv/4/333/nMjqSze3cCqV"
-    "NkIzU0pMRQwhb2URXiId/BX6wJi3HCnrgXKiOJtx5g7w+0YLrJWVi4iheKsTKLXaJ35uNis/EjBRwAxAhUM8CyE+AjoTK"
-    "YYzcGrLzVA25fiVSAHqgGXSPwuRfwgoem0LtmrfRKZjQlIhHzBvdeMWASSpoBSxoytIxhrYJYrZZJdFwQHaPLS6jTAcYl"
-    "VmShg7k8h+HWZMY/GoqhUMNAxR5AMG2om4YKJUCFrAl/TxBK01LQOvLcqE6/UuXS3DUVXLvvNV/d98SNJ34MAeuTYPBe7"
-    "avVGj/l3ugVEMabXvhKNGB6JX4kDPujpgfjH4PvL34DGcsH2Su9zN0fxYoGeF/pChG3Aui+skHXW99zdfDhRsw1QG/CUu"
-    "plnwYVYFqsZY2t1QSkFxPmJvTcWn+3pBkzEPbw0Pd67dJEp1It/Zhe0a6AzpTeDLdvxpwTQgvhjgarljs2mgZL0tfh1pp"
-    "s4QueIp1Mfz+Yj5rcbFFN3URpljLdWEoQBvZKvWT7+yXzWlAfiKruATLGTw48jX3bdBcmj9kHBnL1BthoBrgfk7puhjXi"
-    "I+BQVfU4A0yGXL1INEovEXAgM/LDnsbsCqmrUoph0S0SHJlu8065r/TgoAvz8H9LqkcEdgkszBy69hjVtmb4CmYYuOvh1"
-    "IsmV9OGYcS3HqD8OfwCNBcGr8OX/vS8D6LXZAi/3p9E8jgiheOtvYp10UYluGh9GNIHQwT+VYcr5gSCPBdM6AIQJhFZB1"
-    "FObGEVlPm6IQaXla1jkGoEZ8PxZBrcwTeasjw8z4lxQ80DYvz3sHMmU419fd83+Z64eQvtUnoRnhcalLyGICucgQcf7r9"
-    "qT1dh9kobp1S5CxBzAUKQIEYa5CM0YjkfrL2GxTbcfSRSQNz/qif5FDl9YY1sEKSinqRTlDLWhs2lMbJIwTnPB9ZWzgyD"
-    "1EBF3iFBnsp4WPYWhBqUGgbTST0FUeM2qlRKX6Vgh0Pkc7IZgBstZXQBohcW7lEBL6AXyBsDJGJ5BkhISIrlRQ0JmpfE+"
-    "qTMsT6UcOAVxULNoyHNyEPZGlJvMMrP+6O812sQkgbHfCqQ71wugNRCB7rwjP2IsFP4Aj/wggPAN/yFV+ojvtMDJFAfMY"
-    "EesAD08AELwK/gcog0I+qrFt7WSvYN+9bu8O9Cew+2ZnuFAoSbq+o8Dw/u03wpR7ois0tUAk4f/jItLWDO7kY8Xz6aqGp"
-    "4SX2OoUQ/IDBECJxnKf4d9wbBwLPxbkSKL6rEi6C3hSi6IRddN5ATt5R42+xStTWuChYBJCy30sN7eFCy4/5+pcYXhoNm"
-    "0Eb/xII3SWIPD6tHlREYt2cGYgmRFvhlU42gvx6x1otqQIKRG2m9MtJ63kjrlZHWGaQBhdKvmmMcB4sLBQr+lpw48goGt"
-    "QLmOGcSR4URqnKf+4MJuC0q2hZr3uITwDW1T9xR5XpTtXhIYXH7YuM97gOqvKjeXsW/Gkf+EA774qUMj543SHCWt5Eg9m"
-    "PsSmpeUvMHnAiTVYVm29aemABQT8MPFNVrPPEPT7r+4OhpJfzB4dNqGkz808MePUPKEFIUpvrIrrJPVtjJN2ga5R56686"
-    "TVbHxXp/3x4f9YHh8vPY+NkCV5Kx2AHCR/kXR6GZhJDWL1zXKZCr1g4/WeCOtQQAWBIFCIYWnh131jh6MrwAOX9Qu7Km/"
-    "HT/1+4PnPb9/eLLZbVeN2D86CfznR163ws7qxP7pcYDOwZg2q6E1ouTe08OT/sGNbA1kuTHzdbGAGf4FmQ/DtkJqKY12D"
-    "NbOe/pDd4Bab1gbPEE/cGu1YQfeCOfjTlbhi7KM7n00kHBXPNDgpVwL1HpNjLyGKiveZGNA0IGFOtNRCiC6KBauN2pYq5"
-    "R70asVVgEpIfXv4PXOe5oD68T442k+UgsDHZmUU0ZzKbAqQMUEsFUiE+XTH0QMfFV3cB7CiDb28gxqIuQ0A5Hga7SOc+f"
-    "h+VzVfjZAjmp21h9zrkBl1ur2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZN+6ltHlgANh0lr1H68qQwUdw0o9Akt05"
-    "sM+wBDAGg2ivenPkUX7oAdlcbzCnaiq8VO3XUmQeisN3vQwaH2mth/Q5oJhMRnsRYEBoKBKoT3NJ81RcSd2fNAehgZTGv"
-    "yAAhEOhc1D3AG/rcQHAwFtr1Qh8mo5HalZ7QzHA/h96raptLmBuGHqB2sOVFvpr4DuWebK/v6eeSDVSITBeZsVFlL3IFv"
-    "MoTMf+8DgYCGnNLexkZCtUGvUeK29613Oj80PgWWBu/WOeX9G0l5La0l4qtnbcqK/7Q+/IrnOAQz30sNmNDp5A/6Lz4dH"
-    "+/gKZVZ7q76Wr6EjUew4br3uEVR4MN8sPFI6NjdZSAqWqYSn3JKCj/f0YdZfLBWouzaT+Y+scRe8c6vAsKwCYqoMfvCmK"
-    "taJgLOHfdesDtf+fcgouo+YEc9o5bhSeAyichUiAzuCpy4vtsVJd9fZbiaoTg9Wld4angON/sLxMhqZ4BhR8fLK6Q1VKB"
-    "xDg5kdAas2ILqq2Uvh3OQH+WEbVspRTQluE0IwYUADPJhD86WQxu3e9UYPYLSBDclQjORqpvT2pxLeoU4UP3lRMHLaHcU"
-    "RN7Nb+YExfiatEswC20XAwJ5NYR7gpoD6n6wQpYBPn1+VwOBg6KLJ1oaiZktTDk0GuFWj4IenxqQOO1ZhzWeQSCgOP43B"
-    "2xKxWJVaxFGYJRtdJ0pKPZiuHh0LLAwKNzCrZMcPsuhEedDmiI6s6BYlVgvRo5YcRsWmJIy516kGuKxMEHyi2EQTW/G53"
-    "BwrfKpsUtLTK7Woa4NKTkM3292tGuVrgsweW1phFjwceuRyxyFZO5uudnUP7zQYvVRTXQIN3zfw1IAADWFbNIALmCYY0I"
-    "PWyI5xf714OOk73zq6VHqvfS6TPVJmnFlkxerXh/Zg7sOqnD47OOkUxysD+rdnNBMIaoYe1+BnEt71asyQ1nvU2jCsjaJ"
-    "5qJq0Fsil3KunOO3CbdUA6/1Ttfdg3aruNfkSE9Q7PaIT66Ak3JzLVG+CJDmMwQO/7+6+lC9uZk9aik8kbmSG7xY2vg85"
-    "HQBXqwDz1fyuADXE6juepR4HPzaCv1IanLoa1YbQsfiKC5GgUgXwAbBlwxnmFtpxu1EwC4irEluOl61w4YlWndSaDSHWR"
-    "f73gtctPxMis/o1DjhDA2UXDJ+dK",
-    "d7UoyRH7Pbnq4FmPt96oEA0FjKR7MtbMw0D0jjzkg166kg9WgH+otIwMXdwrfDLsA9QFnX94wC4XqKCg2YIM0PssdYROJ"
-    "6TSH544QQ75PSI5dCjD9uKmD2dDgSCBUNLM6783Ttc2EOeoBsipy/Ta9WDi3xa3snwV4VECUj8EcphMra2wi+rh0NoiWU"
-    "qNXAqcEamz8OQ7VeJNu+5m+LhjSE09sg9NoDEl//Q3dXT12O4FzLLHZyjYCW8Mkn6SAJYMpMVDINJ09ReUL7mrNs+EeHT"
-    "sKHMsxusV4BOFD4EFQcNyH+3aX7HrSoj94CZI0IGN8I1rpwiHDDgcD/YB0jwQ0AU8AEosDlhII9kkWn8MPqIXCKnbV7+1"
-    "51hrHCAraRg7CAeDV1ANIOCjvrem99cfUXvbWvRF3j5fB7kgDB2yoX6NqBk6T8xrfxogd1GxSrDJ9PMCs+ChPPzhrObJJ"
-    "0+T7wEzeV23KfJWzmqHBfxp05HrvA19anWBgKPVCB9kmhVekVd9sUaVACwlWag0SnjUrDSsPMEdghlud28UAW+O2JV3YO"
-    "QZJRbkq3jpWdmpheCOUcHh5mStZiRthER4AbquEJPYQ3kQNalEMcgB0CPOkR7DPfVVJCStwZNd2X2+uQs1VlcMnX5VdHX"
-    "cpPApDiJ4lPpJaQPUrC6zb+T9w0MNtKuO1GOU1fDkEd04+B9aFmPk0mirqvEipwNpbiqgH9QvEN0pxF5fsQ5QS47rS6bU"
-    "jgco36VJAVabslaYFRh0O2/fAb6QClVxtAD4t+gXDeTfrL9tISFPAC1BYt4wD6padbyNEcEJG79mRyrXs7RDlyT/Ir6ow"
-    "72BIRy2FtTg9ktZv8Q9muaXrzJ0uSXuXvMEk9yPKfVfPdRDz2qhE/7dQ63CYrrW3AOgaK4SqUx0wd5XfQG0Au0+FguAQ3"
-    "IvQwsYdOLOoguZOTDX9NB1Wh4NjR+CsnFHF8dPWrA7QrnIJmi+gkNFraZK++l+gTyHc10sK+msdVa0pgzsWal525PwgLs"
-    "AoWRkpoq8An32IQmLsaNqccgGa0yMgiokCianxEQUgNBBWkFCZFomo70Aqa36ImBW46tWZ1q9ELYgi1RwxLAJTQEQ7kEt"
-    "Eew9AiVErDCJeh5oo0GXLrJlGdTStjO5rm09SayVIpaJXd8wh3fSnUycN6ooLCLifkdUiE34QB3t5JErQL75HTNzdiZW8"
-    "KGuDrMjd6oVhysKnq9Kvicu16GjFVUSuV2xInNvnYu8sTaykUJuI997fIF8Ff82+Q7cjR1neEAs9koJMg6eEciECiqaWC"
-    "lFIiOhVQ2UihqbCn2O5ej5xY4VZR3wmOyJv9hAfhNLgLu4D+ksEg9cnP19Y94CrNX9DjMAAow2A2POLVSHicF2HnM8UcT"
-    "duJ4IdMCQKRmAGEEqALyTdC5LeSs6AEgSNl4Z5Ve+g8hSyQqoPkZdMjeHtAbNWYkgn7KHFx6hBdjofecWHQRQekQcF5Hh"
-    "a+e6uEYlA1m3ov37coE7nxzdjFsbVkEn08qqGXogQADLsRMoRQ70eD++pxkka9wqul5kskLFKGYbA6eN7ZEfGgownOx1H"
-    "Rw6WcDDK27rdaCcPBovCy1PVR+7brQtMI0/Cu2PQC4HUactNzFX84jMFBmZae0DCwNjA1aQaseV3JDLzlnrYGacFAmFOm"
-    "UA/kg1BNiAHV7mgHE62izJ/6inrShbVXzjMpuhOC2hbC+hEhw8fkH7Y8x37XJpYz7sUPhY9q3QBdDxRjcVL+vNliDJaiE"
-    "ulhnZNXcuJIDjLbGOHz1hq2pRr9nU8n2e3UNnXsp1pyRCgIuN1DIAsGYnqY7lJKWlce1bhZVXjRzW7M+bavuMfYVrEFQC"
-    "+1IFNf0GNWpa1JoE+cNDX7SZlBl7WeMjkbmgGttOYx2tIlB+rQBztkvZelRo7Q0ZVhpVa/EYqlAMJGOAvfnDw5xAG7fmG"
-    "ohSAl+ppmVO1o2KsoWX6pWMrYGQFxk9AiVv0WrnHbqao4NdS62BYh/JA1SUAiE4jSwBaQs6jXXQ4hjekvTGQSMffGRHY+"
-    "QYKJYGUcTSLxYSIOalmwqgUEA+1wLyqoAYgJRfwEJ3KKYPbU/2C+kM+9gA2iNAZroBA6sFwh84lYzKGEZD5Aad6GSJSJk"
-    "T2yPkVKrW6RbMm2yIgVQ39RQkyUJkfHCERgMxsKTINs/D89fuHJYH6Upd/LxY6MJdTNVSscfiNi9mOBeJSwYts/B3Pvh2"
-    "5+LKo6p21bNZicbCV6qeRnMI76oRMkU1WacPD25Trg9TB2BA+YRJRta22GBY6+ZAnHsYT66meMb3oga5+WJZI+tq3cvhC"
-    "GVzjSeM3ACK7LPNalbzP1PJFVWiugfVzH0dZyDcs0Z5NYUvpJwImxzjjz+xdxGazgNGRJ8ywB+/S8i+Vkj+4p5PzHiDGV"
-    "YIZU4UK2GZQf4pRLHJsLeAQUQt2bjYwWuc98fABhRCeogUtM+HQgS+E3z8TnWtWS/VRf+j2LFHFNWHxRYLFTa0MWPm+4M"
-    "YiXBZNEe2d1jbLKIQK1hyJMeB2rGCfzk+Cb1hqBeOceAgmxp7OxJnAFQKOWj8oitiZ1qDg2DKRIlW0LcgORS3KKF+gfLN"
-    "WyQ5uSxdpYemgTgE9GaYGo7IKp8yoNcDPbievROuNviuy8qdyCkfbVZthxQjN+UhUYMKbdWfMIL1b0DMSGO08auAZ2FLF"
-    "LSzQ3RMVv4ena1oTuyli3KTmlCPdZZ9dU6wlMq6JphoTC6cxvBIuQ2YF8vwyJmyRfZEuWn+2WLCMguaohUP1EA+qLZrgv"
-    "FWwOyNzeGU7X+wTfb0/VSjuiW2Mp0K5tigrI7EsLPBDdM0KIfGnlCKXRoNz++YFmrFl0Aba3FbhdhhZSYv3gLdBoypVAb"
-    "FbaD8Huh3Ld7gIY32noHFy5fXFyDRAfiQ+kSehd9Riv/ti399eP/izRcfvv7upy++/OJH+Pa3ASx3fyyD76LvxO8bFRkv"
-    "HdblGQi8q3YYbghUfxDGR4MDTuOTaEpkK5JJXZNuNBUXwCiijgOd2Dx/kSZTS5eMsPwlQWnloxH0vS6PulNJBkoKKr9U2"
-    "jlzao0ZBZ+iqh7Gofu7m2mHITKva7xe/sf2lUGqBTkbn54kRGuJSTTFDr1xS+3+BTy69YYWKb+jb1dK9dOjmipPd3TEDl"
-    "Ro68qWJDEIecoZhdqrtAfLWnMdc2W1EnujOfepojoSDzkilYBVJU1VyxyltwQdYAh4ghmaAVp+HpEwRbHuxGt9+5bVqpt"
-    "ZVK3qkAMmmIaK9qhbZmXGHgDNnCPNVht/vE0vhSd0xoz2nl7hIlBkyjIzE9mOzHaVypNuq9yFW07um/VG60OrJui9mqxU"
-    "z3u5RpPV2ttorTS2NNv2rRnPGgBjitaAmZ4hr5rEU2WOnfm0AuOPrvrYIZBjT++cfROoByzkROuApIa4uMYo7on3MdhVE"
-    "jMKksrQzTNSNeAlh+3Cm5aEiiR+KcUKd1UgFVdfoU2lwuJfAhanj5PGEtli/tcAHogg9n53G288gJY92BnKZY3sOd3f+d"
-    "xd7zVzKkDua554aY7AgcJ9i6gEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiHy65WBp0E7XhQ5ZY9l0wCs"
-    "eHm4rS8D6T70tYP2OZ4bKMjiiN6A6KDPAMC7o3BShFIsYDQeJP+SfMf6dLIKAfJP+noiFM1YIufbJ5XrP4HdW86WQ8bba"
-    "34/2tMn9k1W67kwQUKYfgzQolCX9",
-    "wwPVyZ1zxgU3gSb146hlbP8Ri6LfLnCQeI7xZCWNhAa98TlIbpNDQc9t3vhLkfCtnKbMsl2TWRwyT7Xl1SrQ4lDzp8fmr"
-    "Ewd6unF+XU5HJz2O84jYL1ao68YdSxvagB5zSB6tCe2jyk7Z/Ci/A6Uj5O4KFM5C4quq916z4/Hpml9VodkQnuKmXxAZX"
-    "NiifkDyM8wuiiDDMRaUW/UN+QOPfGEdhIbYqUV/broxaxcQhgljtU7vwbWd+UyIr5rtlIDL09wSwVyspSTejpBr8cPj7S"
-    "mUSm7R/+TjD3aX9gqSLygCsgj+OFhpU5w2MmYMcN/ZKsjClY+8Ob+J5Y77wftDnzHJ5ieuGPAgd3aLn2buy+wAvgQPGmy"
-    "f2tld1lZCRNey+ugVitYGTdP49I3EMRw7fAIJWVV0Le9gJ5YtkxqZ09QDoimIc0p7OZocjgF6f/C1SaUILFPSstRAdmpc"
-    "reHwhtv1KwWoEt0BQB2Ausyy0sUcWT4l0SAcCluxPuGwr4CxorJ88PDtznnQDU/MwSvPPHKouy5uGkI9Y9iTl6Tr7idST"
-    "6dzOtpN/wR4DKaDFCg1p/6U3gP9duA3mBkmG+4kW/YyjdU+V5ps2fLt+89+fNZxJ0o4B0eXtV4zmAURP9Bg5QEpAw8Ibg"
-    "Kaxt9XbiJ8lAKEnGDtsUKhRwyCnkVnr8av3GvJq+mXkBdeR9CCd6XaHX1Ev1AEoWPC2/0Hp15zPjmxpMhBrled2SAHUl8"
-    "gjJYjaTtpEg9Uk6gUFu9Z0CZDxRxteaezgOiq2evyivxIy5KNvlx2gtfrbVN7iy0tsT+/gu0nWMPyBn2rS05iE+/Tt64s"
-    "5bzIwIpprV9H0WqgBK9NDLtpREDm4X/JviFSiIMjPE7zq/tMvnhT9l1e9qimq6udbWFNr61Pdgq4xbR8qvYtHdukRs2Pq"
-    "6QbdciMSzHkGyqaVv8T8G/yMofamGiGmkeMZ1q3wHUOo6puoDYB02AUvX5ELhhmrlQ/bK4o+046YU9CONupDZINp3M0Mc"
-    "i1btD6cwFSDZrz/gt1uShjxKPksDED7KhsWav1dOebPYhoKfS5DIWZj/wqTe6cgnJ9XL/cfhkRK8hFxDjQAynTLhqGAKX"
-    "PO9bCPLFJ3xi71AbIWryjaxqlwXXFdvTX5ClElmckxhrkmudbBxW9v7DR9KwVeEJ22LmhCtvtg3IejBOwNg54GsU/AoMo"
-    "uEJgEEEkLwBEE9Z2HIJ8r7twd8UgS0SatR8DbTrZiKGTIAoYPglPPfgN0WrZHQ5UJYwZ+zUpbwf9KrVNLu/ExVt5NtL1P"
-    "4gCfgQ2Qae73M1QZLmo17bc0oj1RaQcXh+SW6ZTZ2k1oVdPIERIbgiqEG2Gj332CMpw2ITdpvULsDsAKvWdwYkFG2deb9"
-    "RUhKeJwby4/39RHuuAembTSdH05ajR8wRTtqUPW6rlx4eCnNeErOJFRrP/KNS/Vx/3FHjhjO07Q+Ft2ZBz1tsBte0zWFQ"
-    "Ovp97u4FMH9QZefvT1Y8uv50/fe2JLWrb8ZP94kaqvHo0uDDvrFJF6n6fNuTFp1Uzdac9d5ANZsnot5535gV2j1uomJWn"
-    "aTgw0dzykhBJrGij946UscosHKROnxtKuQYYgg+nSSdzfBmeJgDXWT9dwEV33JSrZICI7Rew8ajGJClDnE1/giw5g489P"
-    "gcokSYuYdNaw7MMoCgUOHwoBiCIJ68KFPXpmpdn0NEqEQv8NKeBsnTQHHU5C1Fr4vyjrFW5Om5LYv8snMb3XfoaHK8awm"
-    "vzZSTso/o+GNTvqDIYnRyCJNycY8nvdcF1IUnkzuqWX8SZt7QLrbcv0mq83pP3CcajHfB0VzlI//mRzpKFbKSYLbWkcDU"
-    "AaY59eTQWlAVHp0j2ob1QOvkj0b5Xmgi+32ORhsNXYd3Ru3tI/80PEePWnLdVaeoQCmBWWZUrUxF/yk5j4qcxN8I48DH/"
-    "6iP5hzVa0hy21Kw1YEyRFf1HHA4R3XS7Y9MY4aNMylnqBJtDnBTCxVwaT7Vx0hu+SYqEOX57sJPVuVaF//zEy62hg1iJA"
-    "6GiPn5YGdT1ZZFgGUHgBB57zZ1eN4nD/+9dUEehwRPiCiaFlUzdN7ewHux7rDajREEGTraln6sc9OqtQ9pEpRrUtyh75V"
-    "RAnpbej1kGJvPv0P/zcJpRR7q2vBN14y+1PYEXUKhtQ6kaKvXAq09I/tzS3WGE2pWy8L3GvK0VxwR9LpWyHH8EZ0cLl2T"
-    "QBabHhlrvudIE1I5DqCvALpFiJ+MagSd1qiC/1LELLIclQd1o5B2emiUzs4GqtqGXfhik11oduJdrX2Em11XhOdv8CwUE"
-    "RRIeZZ7MZ5eZTrUNp1xTZy3HN/pHR9gvGiOLpiH5UA3K4tBriYFysBpL7Kr1adstYP2WviUOKLE1WJ758GhE5TjK2Sr3r"
-    "PzRUd7XODJ2zV5KqBCKhrfuRFkUIWE0sQMO45ISfF6hxbB5nMZEkCU459yqBoLIhZpuOm7Opz8uZOa76twmyvDqVRc6uS"
-    "unlTTqdd7o9lZnSKq2vjLoDeR5qUb+1ZgqL+vlCLD5qhfbZzpVQgegFspM546hrxAHX1u9JMyI7KXSn2cQl8wMAluobHz"
-    "FexTK1asOprVkUhJRe07QY5qw2pstUE7g4Kfov9jhwyJCAE8WeUI32hGBYlsQuWs+cT5rnGMyZX9z2M14ioCd+rWk1ixn"
-    "0ovCzzp3syKxQBcqsAAdmhtMdFR1FQYlw3WVikHeMKRF07d2NMnokR2Sk1XIhPMJAVBwBBcltR0m/Abo+QxC2K9dVg5+p"
-    "OOwVppqxcef0m0AGOxkY4AxGc2Kxz2+2wo/p5EsUwgZn6yyljsQ1MuYGOMkwtOta/Vqm9BEMAjQvIgEuRBJByA0m+kBgm"
-    "9fWjrNm8NWKgkK1Dbb1sCHId0wRO62BxOzsPz+5pMQFC2TEhoRYGklVcbF3JmGNwc2e2Nk3hjYQjF2J9LLbasUTeu/W17"
-    "OvwPrVW0EVyRbHDwughHfNywNODZr2HWtNIMYGVSb1uc1I3FiTLrJMGKWShPGXGS5gYhSylxFFgp7aIqoBY4thaYbDXrq"
-    "G5sRiHv23wSszw1nU5BIivcbyRqUPoUsCEOGcgAuk3tX9cuzyQme14XA7EwmHQ+7a0UG8s7RH5rbxMto/UroHoKAk0enG"
-    "cn/f54kiH+L9EjG35EBiydq4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227CGjrdmq1Nv9H"
-    "q66o7mI6rAAQzABTkU2woQPu7VDhE7NH2LknZ8o5rBGCwmNeXuauhXYYvXH1VgyfQt/r3pSzv35N9ELAmjk8hUjGkBlKB"
-    "io/c1+FbgP3VGmFTG22EjfUGwzNKzwAybznZE+qBTY6k9uzZqwT0II9uHK/dNEyS+/fJvJSz0FH3WDjTvzduDySclxJNv"
-    "l3YZHuVPl021S3wRimACpimyBErrCowVa2FY19A4bRE+WSXnF3Atg9f5G5FbCrFL4EtbMziNrJbs4AFgamEv3oXW3Zzo6"
-    "g5FHwL6AV1KvgbRoy5VXkWDySprSjSi9nb7ICWoFlZsr3JE7PJu07FVjYrqj4BKbVtVQbvq6jRJrG8VU7mf8oSDC1lqPu"
-    "wFGiFhM/7+4Bbiwk+TikBeAL3LXIimdso9NFkB8BqihYH73P3LSqgNajEasLGN0BERYzqb66CVYBohoN7AMD/DboWANlm"
-    "0eDJ6gfUla5REYBGwk0i3lHW+SjY",
-    "ee4VN0ema9pFE74sM76qhQ2e9PQqj7XEspdwYbM95MWDErU6B4j5P2nbBxgs8QEmq1+A9XYdEO7JqxMNg6EXwNO+9Tbss"
-    "l67zvvbaMFLl8PgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfpkelly+MqV252bXL2Vmyw4eKRU/ZHDtIBXA"
-    "AbKQIvTZxJFwthpYgWa7GpM9VRi77D2EP83Ape91O1SdT/o9w/MSTl3sJXJoMPDzgqBK7q4QFwFDyabyyN1pZ9ofLb0b3"
-    "9LkcO92cUflAL+RPeOj+TJZ3Hk8c29BYZo9pPyZCMQ/k74y+q4Btb8/mF8gv9SblhWRjZ52vUvs7r4p+pvLWX47+IxF+4"
-    "ulZPI1RIUgJck7Y3EC3QaGr5eoMU4FoCUkqka9cjVuzNgjAG6ZWEEoAyfUpFNCK4gP4A+dmnAnj81c81nfzTRJip+aJCJ"
-    "2KVSnrpEDg9qEjS+ZDG6wLnxLa8VI6czPRjZ9nCXwXVdni9eBB6meZy+8RXemOJx7YXpP4H3qYx9CoIfIHf2dtRZLUWT7"
-    "DIXJKUDpjhwhP3j9mc2cECwqEcnOqzi2s+XaZwcuJdc4Yrz+pxHcjzaoxWKb80BxyaJ+cQNlX32iWHN+SVMvlYNiN7VUL"
-    "lbwtalwx22n9yawBjhdulF+iPe40hHOAtEOHqh4fhUd/EzUIzFleiZ5M6grTE+YPJr8vkeb/fg5+L2WzKAZW72vMX3QKs"
-    "rHeY8W4wmx5corMOd4UCtbxS8Wfc0+HgpFttxKNptXf3bAaVnM5+XfZPBjE21Cf/lf6MGn3eox9KOjmhl5PTX5czOYPvs"
-    "9nstEc/F9gH6OabN29etxy6/2XC62wbCmpOHafPOOxdsCR77VZWWOtKW9UAS3XpVmzOgzFIUbGppvWoP9aen72jPqAFsm"
-    "rHIaK9nhf0BvpYkGrQ4cHr8UkfQ4K40RkGPddT3TVepFiZ133cEAidKNQZexWeyMFAvEEZ7CVstG9S/Pst/f2S/v5Ef9/"
-    "R3y/gryVkoeqHXP2VdY2aHa2xoEAWZ30rFXU+wNv3JIfiqpWb9Kg+OyFbTnOGjkE4RN0deCOv7nYps4q9pKJuHGxk9Z4O"
-    "+o0lL51pQnof2Gmq263gHeC22wUicwCPXQdY8Tc5MOD6VIs0W2ZvWCHTX7rj0P01WR2ugc6P935NPA8hR2CoBn1+yVE/t"
-    "fZHWvE0unWF4w1qMvT4R7uAE/yG3siOVnp8oze9SobSXZrdATEUyMz/l882jQJOfF3v7gTp31g7dyl3Z7En9OlAHnowM9"
-    "Dq3yyFXCH/0hpDsZ7ZIXWodGtufgZTP2ZbXYr99a6UcVpBQ+4hsH9WfwCtdQuuHDumsRlMj9PJYR740+np6XG/b309gMy"
-    "CpMjjViZ53M50ApmuTY4BYPGNWk4hQ+U0e7wFe/C5AbWzZ4B5xq1wNSd9XLxroGGAB/52gnNa4VK3Mh2CaOphPnRus7/8"
-    "Db80dTgWcyANalrA5J2Hr6rGyZx7nYZWVRHU0h3I3ilqlqwIQOnTk74wu2WSnocnfUXXuGCqmp87Iv0bfkt5FNgdARsKp"
-    "gsjfupwZe94ZLFMM/e0R89ZcTnou7XX4+b74pTGWjmfsE7EWwwc3o4kO4Q4SFz+8WTAyz4NVNIJJFkrbdJPMV0tLsj7eh"
-    "1Rp2N3stXHg8rupZoUWOXKMwMsAJs2yzCzIswT+qrO8pHlpt7Nz88HIzkppuf1OA+LoAqL7mC9oXV/gXsyKeIlsu5oGvI"
-    "Fc/Ev77/GqELAe2lkoFhv+FamFHqiEedYxkImYcsRA7tnsQVL9lLWGlieYBVa0EVRBabI9CYuZVRL1SGXQtWiqmmUU8R+"
-    "umXlOwxhkDexryOM60gv5RIFfUAX3O9x7XO4Ew/4LMtMGRUxjTyuB5d6nqK6GVBd3XtnDIxBIVaTchqAcBFke+rspGhLs"
-    "WiTYm4e8OkSvcQlKxor2PfDA3auzz+oQ7dD2Lw009RiUCEfMDI7KtRQrAnq64btQ2mUblh1tnSF5O6mPzITTjp4Aet+Zd"
-    "ZdCXAmHMw/8EBFuMCc3Xl0MclbolnqqCOKaz7okFs7jI43JgSxU66XtGWq2nytjzNqc5xRkeR6I0OgrT/LxsLJbIFakYW"
-    "fpbo2RaPPn6W6LGVkm0dhwAr4YuzNFUXvW9FK+6P8TDOcoxwItUK66fUyc6v/aUUozD0xOHn27NnJ4NQ7Pz/vj0DChDwV"
-    "PA+OKcX7243cqPyGAhup4GzcgFt1n1HOpvN880vV2Iy/I3nQRD9UcQ6dvn/0vNPHcIdAhfv+80N8eX7s4PGBbKIdNlP2Y"
-    "95izCVvI9yuFObDmS8lccscvgC68a4EAbis712n18OPAsMp6kCKkLMB2m/rNs9PTk4Yw7LdBKcjkAXcGdYJq3F+QM1foz"
-    "+vLAnS4AX9oDBDU7+oUcykC1S8EU8Rxq6AzROleQUwhdeYeRyAxCSyjxgaQNmpGd6B/Fje/X2KJ/Mt3s/tOu6ilCCaV+r"
-    "66iqeQ7eCDjbmOR4Ht5bVhl3exFlEMK94PoZXB8NvmtN5C2lcHYx2iIcRZYpHaBxQDx4woB783EZlTkcVBX5ltewU7fw4"
-    "5gR2I/zINw8/WVWw/uLDpJqGsCNegdQNKCqhUH2IwykzzBUeHFThpDcQPf8YSBD8GRhbv51gpwCOQM0Io5X31B8MMakC7"
-    "nNw3A8O+9C+Jz4A+o2S3UExbzAoJouV79gUQsWSlvooEYdeSr4WJ8cxowRP3rgyjz5ESWKeq+UFzgyWKIprfWb14UJeIt"
-    "Og3riO2FxEhvHo3tTiSS3Ey0q8zsUvufgmFxX0qRI/5+IrIFL/kqx+tYjZ7xuHiSiBjXinz6XL9zsYXW1L4Ecy1wdy1je"
-    "aVpdK4M6o9EnaWL0H/1LqgFl4Dr3Q8YNmgL8qPh4BCrKHkaNyZZ2G5mZFF0TBGTmbagXk2TF6ZszwkGGGBwikLuirf7PJ"
-    "4ZRML5vvmCQirucI6iGNJQt3xx4dc2vUNgsHo9mZNtMfzQCtcXhkNvY6D+GhN8BHz1vlxhFBmwqyOviadMwYAX9OGUd02"
-    "/xanx/q2kUcrvIgE1lR4X1cMM0FWtXjrbrk2vUmK6L65IgVKxlQMrzSAD98ndfPTSpfG6fTD4fmg/I73P7Ahu27WmAvx5"
-    "1f0OVyuyq6XGIrtQJ+JbqUAaxeziaAKgzADE/CFD9CX55NLadBlRLMcT9P1Ju+w4AXBwjcWUaromA1wQWZinlYThJY7uk"
-    "o9nH+IC1UqyBiAj5MQUfsmyJNOv2xBX5YzgtgNXyeSsyZINTo6www4R6yHQKxVyJfbxDgO2Tho07V3DE1h3PFlZxgDpgj"
-    "fnuGbzTFOv/zqbGhiq0LZLYitdEA6qktjr/BS6/g92XFv6/zsbbpracBpjxROX7Jxz3rU79p6MvcurDtidscx1Sod6toJ"
-    "j/klTat8TQWBY4rpXDYKgMseHS9CC5VEXoz15uh6kmjpw98aMoAeK9dIbRxOdufcbrMYUN9UBZsynxR+zu6Gzwu+kFwlg"
-    "+00TAEkKe5NLTDxoPnXFyA2EG+fV4r0jX3uZfTj6W2+me+HUqVQk9V5ICEgckI0vrTYHDQ50BF+gJIPY9X4fkV5Tor8DQ"
-    "rMrcn4T2AsNnRXVqUJr2biqxVjc6OzZXoZZSTg3W3oovN4nDXTp3tSh1ZR1ZX4obsciY33cE05P4BhqQ3tI670tapxHjS"
-    "WZ3ntVZK3aKShBlQ2Tld00MWq5Y1",
-    "6ijGc0CJpzhQNzzOzS6+wtkbXfV6HWA09ezehLnebVdTDOXG23NcYMjdK7xB4gbIQtLrCapYzf3VVFUurCj1894N3Sxmo"
-    "teilBWDqBMiSYCfuQesehCLm2AmZqhUpOkFQchySNjYgiii+sCVUThMHSXGM/rEDvIIZG1enZOpQi5h72E46iY3bM8b4F"
-    "0C/um69Atz3uME76lbY4BOfKQoTfojpmCAJkuhuhVDLl6WeIVSaN1nIdWS0IUtqJyw4yjypVKDUXxWmf6NYmThoS/x9Bx"
-    "/iikKp2HcnN02ececIYDlTy1FCN0DVBtLQoDsd24qcpF3H+mYsn8VFD3On0tkVcPSGNrcc3UaDRnXzLPyqX96erq/n2kX"
-    "RkZImcIspcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83mbm+ruW4/oTfZ6RIxJME8BVuY9u33gAlCMRz31+NOiPj1WBKb+kb"
-    "wA1Dw/a/IjcD610k1uRW75zjpAgtWTQYVZHwYWLOwaeNPqkMFOYrYlGoJgJzKonUbMF967ecB/MJ5Q36IPt8lMu8xzIM6"
-    "WrZyByGEQXCTUMP78pOMRd9RiLyLcy9vVNi2tz9Qki88YMEacSJWpv86aKWt+JyCipmePIguc0LEbp/n6ECq5RqrKmOqs"
-    "XhWgDCPhTHgZRdzDK/eUipMxsyZqPi4B5A329RYhZxlGACRjYNDeBL8mCNLdvyeJubjCDfCmiDpheKNdIjFMqsyTkWW75"
-    "0XJS9xeXL8IQFGADM5tLRcmRsgbg/RodsRsw/ccGSnhCgY4XUZzW93iWoie70jfHTkp9dxM5v9DNdO2TvNI4KYzNY2CKT"
-    "ZuLzFxsjGCOYwxV3iONpC3PLr6SsD8qzzRdBapQAg5C9kdT2tKjgLKySdJUopwKWN3LnV/o/ik87DCsTd2+Q8fdCPew4r"
-    "CNGd08ajqtdnDZ3GqlDLs6TlcHtsLP9IRcL6A12Gulct8QfAk84Bi9ErQR6Ro/c4GPUHGZona6CS8Z+2R4HaoLAvX3ceH"
-    "GzQLbyxKriIN83QEKUDP1je6S4kcAeZC6GpMaqz+xT+Jn+IvbmrXG1FL1qCk8awoXkccML0Mg3Wv3J4vGTMRCYrtiwUub"
-    "0UoKvnYsBLoXwzPPGKQal8d3yj9N8y3tbcjaw2vyFDQUsdcwLXylWSMM/3vjGg0FitUuBs/yO1dO5Io3jpitIhDSUaL1R"
-    "nxPbottt3Uy2LUjXPdH0VkNOyKCHcGKJrxMNQy/yTEeSPNeVWPl2MEN18wZRVNRFNdBO6fG/XpdMRfTQXU1NCSsvVahr3"
-    "JzO2XNgI6Rp40Z/WabbIhiMq6RrF9H5VUFvJe0BIEqbN8VxNPVSzeZ8P+01kJZu6BDW9Dyltth+UIyJZEoqS5hBL51VKv"
-    "VDFHjoVe2yYAR6fUShygdNa/0jUxoQtucxhxoZRSgvrkOE9b6PEP6yLc5FQiBFNu7i78D27YeJZnE5t04li+QG0OZa4Mi"
-    "x+aR5rz50BuAbCe4G7rTgi7iojkVlaDLLtQeCf+Bd2VA8r/R0UIo0gXLVPDrLK3DH9R1GnWzHj9ssZ5qDnN7d5CApG+8Z"
-    "cfImDwxEMaQ1k5ivOyWXrXFMxLzxhQDxqkGaI+sAPHoPFPjITtgc6+NVUIJZFrLMqY4CwSnmKyMLnAHl6htAemrl+qVKP"
-    "HumvSsPBj0x/0g7ZUHxyDZnZMYA+zh8ZieAtNq1KUclOpNg4l61GfgsggHQ+tqpLrYHQVJHeeyMj33xuzZnHOYBR3NLGD"
-    "v51yoaArFdO1tX+llQaDlNFPw7Vp89QEeM9wzLJpAH3uugkq82mbzAp0oXGHJALYwDB4LahgWy0omyGaPKmKE6UIAeqLD"
-    "dsyFt+pFO1glc3ShAm/aLFOBk9iLaFYxglieVGHehAgpVI5mA1m6k2rzHm0KRIU6PKmPVKww8xHyPUbnW1K7OQIWCXzYs"
-    "KhByCHTnSY86NaVtuor051UpN2TI8/bK32cHjzYxemDaTsLMXT2XvHwELmldxZhCDoSssrmlK0ZSlXYQSUUi1upsAA1TT"
-    "BeR6w5yCLAu24K4w6NPvl2AaAwvaE8pDxiL314SHF850UXErWrdEo9xhh5KfXZtmsstgO4I/TmW0wdCpkFMHX5qGj0dBS"
-    "ul9VrxZQM+FkRRg5BSsFVUNCsggM8I7+N8B4JxTNFzNWpzx55COUwn/j7c97AbKVi/eOd8FgBCKAqtJiRK5VsQNYKGWXH"
-    "yjPV3mTqkW8Q4N1Vppq2qZ1kNAM9r5bXgdU5jsNFvdB394RNBXT7FXYnEvGYtZSBMvLW9cXj1lh7sY8tYHiJZv+QoySAX"
-    "GXFmEJ3brpYeTMglYfBGVORKWYEW1MtpNxChi3Yd1e3MNQEhhgS0hIt7ZeOmCbY+WVl0A7KJWY+26k8tygzR8wlsBAMQB"
-    "yxHGy9K3lxTTeo0MSzYrpdI0+U1n+nyH+XNXDbDYYGSpKBCKEE5pikVoxvth4BNOeiGUYjC8zCrCWSwSashA4QJ5KwDLW"
-    "b4d5s1LyAtDMb4xlFYLSC6N6gCuoamXpkYra/f+/imYTWrI7xJcDZ3Djarie1ufxhKlbxsg4SI5Hreik+EN1JX+LlMObs"
-    "on254iO0gVF7SrNWMj7P0AOTt1GE2o0x7xd6NpcxANEoKElcuylh+RQtVktxD6+H+Nroa5CnaGAsIhiTGxiflxGQPj+g8"
-    "z0taC/iX8CZhJ0J89NXHI2SrSP7rTkpB4ZanYsjmqKAhG2SCP1w0dQ5V63uUaBWekTEXHVDVPMiGVCTisqAcKVATmcVxE"
-    "oEFc4h6Tc02OZeozzjakaMxiN7jUbkpbLnRpMUFvk8pBHu76tXNQ3eyEt7PZX/rLn0HHKZPJCl2x1ZTBGsaoFXnGGmhrm"
-    "i+imNhKvCL+myVRpEN9Vq01RRn667NQW2cafOZmvJ1elWEW6cDFUokjcrMOcVKCZoCHbbHUyh85qGzIGGzM+q0Rz1AZM5"
-    "fgzhdzpqrgBRQp7SKnALub5F/efUHJHRXc0ZmhjNLVJ/7c5Ze4Z2GTsU6flORXqOKGCr/u0xmTvOIx4cDi1FxfZcxPTDC"
-    "yZm/ILrkeDjDJ3nGJSZJy4xdcjqU0IIVr+furtGcx5mB4OT8TAYaA34KhcYJRzgE8+qgYvjDc/oMqaNPxPzpfx+BriF3O"
-    "5KhVQx3ndRonqCo3oTmMfGfprDFxtow1cBLLa3VtQvIjPJf7WtP6suGnt2MBR2gZ8tYtMcb52T73U9Rt13gH/CCBYQVeN"
-    "rEZGwD7Q4ugwuUeDDaHmkL41I1uNweUQvLrWchgjyVuogNiB1jNkdNGDOQ3ywrMP5u/plwdejG3GUuQ0SNh30lvW4sHn3"
-    "arSFoSllpxWVuescOJZq4b/VI6qFsrDEVEIxMDrgcyvWogBzoMao0uiIkRJpoAUGVNimjrVhsjyPdMxaraSwbk5KfvxLB"
-    "NuxTCOzDXZvpU968dIecxhML+bMGN7W6IFsuXiRI7IZZxTSBMCW1Qq45jAi0ygRI2id90cxkVod5hC+RlX9tTqxhUkVIE"
-    "F6gIroSlA0xsmMMX3stWKFIYOOjopPKMCOFUZDhcQjawDrIzvpfuDDSMjFv+pioNrzPmBwoXJyi4fUU2JT9clahu7DwHB"
-    "MsqllUcA6zkIrN5nVLad0hLu/T7VFLtUGrMqu+iJiYjwrzEBjA9W6yQRdCwuYAy0B4F2RcrzXD6h2vN5iTM1J3fnAXiqp"
-    "wvlUKIjiLYSw3Qio+ZHN0nALWtg/",
-    "Lh5VB/BKF0ZOQAFA6+d0zF/YxORecq8OBRq40OxzNLHUuoD98STPV9RVifslnblf3HNi5ln2Ajz1Wq+8ath/tQaA+K3qW"
-    "aLylfECCGgjN1MH7RkdtHtqufJmucZuoWLzVkqDht1JYRjWu0ec2hPyVOCQvmMXswAvw9F6kQgD+pa1xBeTuzZ4hl2LVe"
-    "Pswk6wQrVYLa2bOTbHvTqu2AJdBVFNMmOSXQILAIAabLg6zbTUCWuT49IU60aGU4HAGX7QVXJqe3AmqvFQ3UytoRtDDmq"
-    "Qw0X+BfjiBKHMHt44aU6Pg6R9AqUZuSzEQ+/+pgtq4cUNzxOLrBsm3igzwMgn7fUG0h734kZKSHuZ6MV4ymykgO1GSgVh"
-    "DSeVdRM6utT3RSMjac4ag4lsaeqAOcbwYkpDJG6CyUxo/2k6he6rs0du9Gvj5Od87nQxRIcGiK4TOl2Zx0Uif/7xa7SDA"
-    "5qdI7YnkrPTk2g2QxehJboSeY9ZjO8DTf5ahkZ/QoatxiX46wqVgfv7K7JCqgS1FeQoo5HVK5BUupYEthBtpFzF+ZQW+X"
-    "tTtdGV8hgE+odudHh7Gt73hXgLYUijs4cHV2Jge7N+KrKhK8OtmK4SYzWjQvua1Jvmjgq+HABrC6GuncUAzQVA9VApurY"
-    "UpWYjkSp1oV2zyQUv5uyw17UHocTklyAyGltjfVkL939tvGoNN4EhF3PpOeym+uvd62fspZqwK6K3eRnJ+3lxy9cHXUbo"
-    "zUBjKyVeY9TuLPp7Y8z918AWjT8W7W7gE3UAb3ewL1xT1dpYPlHGEPMUcSMjWopawL6S6DNT0UR4glYYQfUF7Hb++wnnz"
-    "BeqYhbSoJ5HpDTjGKzN6wFUTZhViiyDXsbR5QOu/QPtb/Y29kLXf+o9OfDlnYzdgqJEcqQIrwoLvlmuLu9XwHARWEcKrB"
-    "O5tbtSZGvRABYIw4r7uV6jT5vWKuJ6PTxoMMNI0m/oTrQXbkUzUe2YCR7k+zr8+2CwuOtU9xjLsrdMRcd5m15g/D+K+Rf"
-    "hnVqdCn56lSzT2d+twIrSvkUbhO6VbF3vjZsACNRbQDCvI7w4nSKnQCLZkeLFNnTDJ1qh/lSQRZTg+NXwVvBtqFwdZbNr"
-    "mtgBPBeyfZm3fY02XREs7+oXGey2MAKIxxv1HHWr9k/wxWUdp5qORbgiQaUPwghe8A3rMgAMWaN6fQA0m8InIN+ggB4fe"
-    "dJZTEmWklTSpnOwCVYLP8HN5tIvKjhL+fsS+LwXOUZQgVxvMEqV+66yAf9dpUvifYINVNIlnTqQgyfpfiEbrivZZoveoW"
-    "mPMCTK0A90oVvQ2QL7yyxY480/owXZFkNhKVS2Hlp5+HUR8qduhfvb3NeBX3r85XyhTizofxjrgWLjOF7LByMf084n7zJ"
-    "uE0N3wwvGBJhxqID/4id8Zjc/jElD4eJMERPN+8cq5NtJqNeIvmHNgOrt71OXdQIG50AuXTUIz0AE6ROwBiY4Nc5gD/7P"
-    "tXlPAYa65KPVk/ACOI0vdVF96+IX72AoSpINK93nrnzqWrPCk7eZaNGnX7YML/mSFoFX67IhSWOpj7dBUkwUYHLV5S1MM"
-    "t6ldzL7EYHq4WEwctX1yajpQ9GRjZz26CZ3ZKYgG2qdSN3EOW3fuPxpQeSFLaPse6z5A9vJq89111ncbTrHAGmjWoGZ42"
-    "wg01OryNjRZofNGOYU2OX4eXA6tMy9yMw+R5BxnWHShFKPEBGwI39RXtMl0X1Bf/EGoBiYipKu08TkHA/q0PoQAO59rS4"
-    "IehlVEpFM6FwD4UQHgYiQDs1nOICB4bFuha7wCEwaAk0qbYEaMI2Cva+sQPIwnC7sN7W6B621fqpXo8cZUTn23sj+CmjI"
-    "Dg+/egdmp24WEwOvDUUNEH0vbaJWH5z4A5G3mFatesRQw72wOA+dX5cD2FzOeOCfAq6rjP9nB416tVybN17gGOOtOsd7B"
-    "928G2r/Z2PyaLmyvN5xpZvVbxDL8FJ7GlutBo1YKQ2LA8uub2AcHtlDWFi+jZbrX+pRCNn0AB0agVMnJ8JXeMR75h+j0+"
-    "FQHItBf9qYpjwtz8PUe1oGrvkqhn1x2BcngOzhafAc3uD52dAudh6iZUjjf5gdDI6O+t5T/outWzbjTTYe80EMq/U0PqP"
-    "utW3JrQ32FXA0kMvzuv7xiKjsBx+dWEQCk5kgnUzO9Mwd9QHJcRb0ehGANKEoBv9Nukei6p7at9Qui8YfHqUkZGm7Dhl1"
-    "8EvoeCndbEHXj6NKbeAfN7frmnw9u9CHzUI7i/TtIl8VeC31j+gIYl2xu6dtWvcsQ/FfqkcRYxPHObXucvmjC3ZXd0Fqr"
-    "tgt+Yrde5P07x76wi4EciUJ8gHo35fat9qu1yJqNZhrcz/O8zXQz1zL1HaqwIh/xO4kZ+EhGpdh5XSBFedZLjCIl19HC/"
-    "Xjlv6dKP17b43xPvDSCOvCXexC6rPnIXAXdOL4jr+/ihYw0o3W+UzTShIF7hqR7r6ylxzsoK+li9mgH/Rz73ntu3zticA"
-    "cIts1H8j3ZsYrW9WrBzdSkxJm/Nu1DsXvepl/59kp95Byv2s0JSWm/8UZHY7nCOq5sDNkXpDRlNuD3KuRhbqsxpu9ClSv"
-    "zmGl0P4Irw8G4MZzI+gSQMkd2UrbuNljQx1ktEl7RU+Q+75XtiZuuQBuXz0DMMcyg3e+LJjbad9ZTNeMW2sU2t3P1ZWkT"
-    "Q9v51LiTSvnC5yCFK8poHXWFxRTdebu7rS5uztVd3cDMNFGpYNaQhkpKXy277+2+M55sYHsOapuY2wBeF1FzUeEjgaxxT"
-    "gK0KymicKo5lXETVqq0ui8/Oz5w0N89lzHEdMKk/eI/7B0l1ZliCclbdqbHcRbiyXm4aznYgOqmP7wNBlVGBlw3k2ebq2"
-    "wJXcYbdUdMDhtZVXNRyLfgiRHER8GJ0E7aTg+6veDAU0Kpf/raQTTol7+/TQaEe4kb+tvUJ1VKXDy9AOKU2WDZ5sJ8yyj"
-    "Es8DeE234ZSKIRmgGME2925Y5Z5movVsA46niTa0ORcG7ClN3i3cd6gVxHgz8J93cIRhEdbbF6cjW0mbjUSvRqUst64yg"
-    "bkECaJOFw6HXvyDK9RfAsPAOg4VzjXjeLH2VQyF8s6hS0jIP0e5TCfGZVp5U1+txZxc9JCLNIGarLhufKUac+KZef+KeN"
-    "0Rny2kzBXW3cGRmMEb0BZ0oTkaxd3yvAlu2HuO6mWTu1f2BkeemHUzzsNVUiZTSS+jPJFixGvNE4cf6TFDJYlyKsXVisV"
-    "zb724Ex0rbcZpnpajahmqAFI042bMffGaQzRpv+CWLCfFl+HpUKQyhHW/DVd8HfBzwde2K8EYzSevC0syvi4sr+Rbo4+r"
-    "QzwHyY0lLdToU4Votw9C0i2009V2Bk+/7A4JMwCrWYlbgZlZ0vDEHaoUWnafnn2NKp9CXWKmAquMnn6JrgEbEsQtswdNr"
-    "Vs13G7UcKtvq2+FWDGC8lcwAJ3FQ96uAsYtza8A5AFAcqulylJjcJattlc6YMOHGkM5kCNOU3lqolIDb2CrXCo/KmPYej"
-    "+hVSN3HEPJHcJ4n+l2Xa+F3e9btjmWaEKN+jfmXJatCS0UAaLiAEU9M6ywccPJ0msQvc3ZEoUrP6ufDsdWXCw8AFXQ+ZO"
-    "0rl7qftkb9KoDPHiMMhCrvwSsY0fO2rINqLAEysuMCvHyIaaXm/oovH/dVQsPS9tTj1/iN+ARF5ApYsmmVnOOa8je5fCA"
-    "s0fGQxTWz+TE13ZGduWezGpXK+6U",
-    "ynjaWG40luJqrij6eXQW1jzu/X0lHqAzu4bWn+gKElSgFdbz5Eig+/GVnhjBjhP7+zcmBceOalacFVUvutCjJA2SCNSGP"
-    "7Y1TdXWvGlwzHGqR21lYCFsvVykNH1K6IbKLxr+oa33UwpBtWwIqCbNgAnuKvStQsunW0XdKSODcruxpv+qzRXaz9wADa"
-    "ejkGJtD6UyR8N0ptdgTty5So4FkdVDQ03kfeE3DvuA6fvAg/TN3ZiIVTO633RC4YibO2Gu+AY6Gk+Gs3xF/mgWSFrOiyg"
-    "gnaX2ieJN+I5HT4d/vYEEMVYe4/1RtPKRyPEDosircXletCID3aANbjZ2WydY79H4xCIQ7z0vcHFjUGnT1Rukltbbexw8"
-    "CNTFuNVAQPMBHBpUYjS9lPuKrpRKwvfU9XPSorGr+txWZxpwXXFIgEnvVPROp5saDUM/2OKfJNyi8T1RHp1oukUesbxw+"
-    "pUb3zI8xmktlMF3qi6lhUoL1LhEvXySTs/oiiY0cIpa0E2ZxrwpAxDdiyJR34mwRBgcouqihkEA2ho8qhKPeijBf9njVs"
-    "fD4NSzJj3qfvKr/e00GHrNdrA1AjdbeBKHzahBjb0IFRJRqepkNOJ7lynAc+sLAlt+xtuwd/zwkJ+rvdvVgbs2UINsUTq"
-    "FHzenhElWIQ4psMYzjb5I/42aKh5a0EIdjebfqP0bPHAo2r344FMsESE36a4JizSJxDs3hzXhsXWH4taw1eq+cDpRiDyV"
-    "fIh2z4PB1IyXPmNQa88+gdAJO3HU7dYCGV3YUDTqJa0JG7qKMhwceYRISPnpnPT7sFDva6FURchOfI/uGhQPXK3VCUbNA"
-    "t60T71jpallWZ2PCkN3RkU3zBsWXQFIQWsfnVVd7bAzPgQh57nHO3tk66nu8JJ03TDgKafkWDH2RlGfj+DzEcbwVpXu7/"
-    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9iwP0OTkLugpYW7VdbLpIhjy+FM+1Ppg2zyCrk7D7lB9DS5O9M8BlpTbfCD497padB"
-    "iAmF/ZZZxIOoWcrqObON6r8KNvTM3GwOZ8ILn3jgOVKhYZdcJmLYMe6eb1xAzLiSNxdmQvZajBteVIXxhWp/RLRYEGoGa"
-    "T/yWyt5z/QCYisxSIrRvV9FQwgHeodSqAcsGinXgkvSjWVsxGYrDaRNeGlZNXTwwOOkj9WnvpljtJpE0ZIqr400264EIE"
-    "KmR7e8nZxEI9INnABpJd3YOL73nDw/JWdp9jnehhZBob4JYJDSy4xZW/GaH5vpWoOWnFlPStoLhoODePD0aFXrB8fBMcQ"
-    "hEYIzcWGwIOGZYBUs6MA+eiVVj9MPA488Uv1kY2JmHM8Vo0mdiMs1XHRNwxrOrvo/v3DmG7wPY4EtfKDJ4O5hkK2R/Aog"
-    "EA9pnITl0NjY3BmYT9qAzDZ+FqWddcTnauB4tc6OWWKatWyZ2MCHBvZ7uLM1E3pSbEZFz8KIcyHAtr4vyXnRuoxwD+AdO"
-    "XGQYsB5joQNH4+ubIw0A/le6uuuivaoYrnL0I4pJtZ6jr+DFDDRAGIlJ87i//1q6cdcJAM+WevFm1i3x6lHgczts97ct4"
-    "Wr1oiyL27eATJB5opcf6exssJ5Q9CSyIpBak/4F4OOFNMFsv0ftyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR+NsgFyb7"
-    "Uyv1s/zfURsImnWDQMFPNOILeZc8/6aXVwxKed9OgJ2E0FO4AAJkCuz1bvY4dXBklSrhqpd2uGnmyg7He1FTCGMDDLoXX"
-    "r+pSqfSVH6xhd4caMyVl4j1jVCOlL12E9E2qCogt20O6Lsshk4ESLBUA2ndtTvCzLPMa6PQY4CXXzXQcVXR3cIH4HV5Wu"
-    "2CJi10E2j+6Y4dHzFxkllMZ6U99Ze6P2qeqtWHHvQGJR6CgADIsoBS8T3qF84UNYkEpwTSlE+CZVeo0hHXXimi2W6KYI2"
-    "mC3nvilwnZJaRfo+yY10RvDAr+XSC09cmgJCAhZd/19TX7t3xZrPb1F+Nr9+C0ImXyY/5u58hSvxGC7p498C4JS/DRoXy"
-    "V0Byd0PmcKwoZUmiqV47wp086IUOWNTPaGiqmChvl3tYORulQAfuDvioLkBbM1DjVmjSThIjZfJUhE+YD8ytof9viLVna"
-    "oixEodiOrKpcZ2cI6InIRDx+/eqOvfaLDdlM/C+17mcX+wv7ThV6qQp0LWd9KmXeMYyyxVhba1daCVBKw/qAdzE1d4FCO"
-    "Vc0vX+F3xqQM+pc6T2ryDDFgnI2FMcyezqZmsom4MKYrUZp34dAT3o1SpTnsHDL12LRk9NYfu27bvvKjIEBqJUIl5KuP1"
-    "81VtAdvy7SuZY6XlHnBN+52rCPh6BS87IHurdD3L6DTH2AtRTFkOHgurmU4HIo3Mnwuvg9XlWQSgzibogDiLd6k9HxhKz"
-    "0/bHnhtnw8JDpskKtK4zt0Lbe8GzETOziqkLXav7EyvjkmBc2nyXkCD1xGXtXtirwbvpEjjEQTYnycMJb68L6ecOXwoft"
-    "G2s7XL2xt7fd0DQ37MrMBJWEfB/ldsmMx+gOzDdE5flFNaq5eWErtpz4Ic8D4IeHRZxs/FYsRhyLg4EdQVBTd/9fZ1623"
-    "bSRtns9VUFivBzBbtOj8TAYyxcexnViJJWcsx56Ew5UgEpRokQADQLIViff+1VtV3WiA9E52D2yBQANodFdX1+9bJGJMY"
-    "IySh3hwtTxA2Ya6xygGaMrDgdcn412Mn8ihDG/wBsl4sJN4LaQwucwn22zecSPECI/qK2OYNrOWvVj9LAZ68+Y1ts7Vpt"
-    "AXqGqBD0LrE+kIUjR9l8hJIxG3cvPsLMGCYeBcsPNu/2nVooahOzGiy0oOsQwNNsri6aBEihufPyC9rmGzXgze6NBIAxo"
-    "gM7Hnit0+/d5v6swi+B8sOXLWKXMq54pMudj9IYWf7o2OVz9yzrzwjVXuhoF0G3IqHZHg1LUpevsttW9m3qiuCIXvl3CZ"
-    "dv9pFvRv0v1n05L9Jt8U7d8AE5mlFwa+Qgo2pwViHQ8V1XNU8d/RbAyAarHXEht+W9kEUaGP2VhzqDjlJRpK4EbsrL1Vj"
-    "7Od8Bg1Kc6gtCILS+Qn2IZsX8aw2y4GXs74hC2JdwsuwVGP+YIRSK8LX3mGjpSR4vXJTNLdJ5F9kGQo7BdPE5c1NCrGTz"
-    "kepa776llWc1M3w04r1lVPGZMmKWc1oIGoviCs6e7sYNCnp4ZRw6yCInZ+V2fUUfdGugljQLom99vgIU++dYq+s1xgtIu"
-    "xl7GGlrvfwWn2NXG1CdNX0e2286IvfVT1GQyR6M4+F++UUSROecWKfJdGj35cDulvtxuH+I7F4O5zfGk+xX0jreOrNfZ7"
-    "N40nUBcuuwhb6vYBPzDxJdl3G+acN8T3vOHO7HBHjCJBJP1VDU/Bo53JaOO6mNW+ivbbpiyMkm9QeuKMXTzgOUY481jye"
-    "LekjcuDlc/NE0zAF81Sv7aict5wnKJuCfmg6tabQs3TDfPzUvk53ArCyXf77O1+ukSC29OSP5sY0tM9KBilZcw0pcqZdv"
-    "uO988Ac6LDXho2UWSyeoAIo0e0pp3gNX/qneVEf6bt+fjpQB5BMzec0zbuzVnVzJxD1jJCmU3pe8IQI5tqbqXUX0i/okH"
-    "Bpi7pkTQst2E1+ofry2gUTK8L1STYl1YNg6RCZWR6kyjnedp8dATZR5OwUYlRD7kxfbBz+dGj8VKUlEAg+E/039jg9V+P"
-    "I6+RZJgF5s9KLnU/yl/a3LxWLFDO",
-    "M65ixIY7edQ3zUelxFhS00lmFRCZP0uDLhTeLur8VqNvx1GEqoP8IfUXy436vX8KZg47y7gxowz/qaOg52QPcJXNrKxD1"
-    "6rRd2N0hrjtCkU4LkKcicYbeSdeTFz1ZUqWLZ8V7tJt/IOUUxvqShkdKKxMwV+Kc8wE3ENTpYVinQ6tp1mTBtXnHDbBKr"
-    "Ve2q0tRCZ59A0CK4xe6nqX6uVLbZgGo0dfkQLuFosnqCFMjtcVL0H6wnqVAjjRW7MFrbtdGwYMqbDYJUHsh5STOzJvt5O"
-    "pfsfgMWpRBfAIZ+QsgNjiW0DWb7HY4Lsq7adEplSnq7WeNrq4u42jdAGV5vXB8Ou92X3ZELjf6LzuVz3OLeZIJz4aIKta"
-    "k8UFV5t3GEWrtnBeFitHeEY23rWH+RjBjaCWbIze7sqPnH/AV8EvqaU2+yB7R5JdDfKoRnR64wugQ2lXn5MbupA59LmuZ"
-    "G/md+9gYCOEryv7oaNfaMQhQxMXpQWzs+cn1JfbBgs4HO0OYI0MS86dT2Nh3zskQ2Zg2aR9q4TekCPzeg9ze2WpS10Fnm"
-    "zsjsCy/R/U2f38YOAaPnx4DXyRRvef500+7Sxbve/iXv+bhtnMGdkCREjtVnUgVbPJW/FKFACx2WzyEiF5QfQy9+1ou/2"
-    "4v62tGuqo37v9L73uV0SANiY/okn5cvsXKHe35Y7+f4+rfd2yqemOjiRqn/uV4/03NupKkfHVVDe0Yatcuigb0op+YyDc"
-    "bFmQMVhk/e6PG7m7ui7FbJe1DZf//ya5d/MlR/uzuY9T1MGkfg7Z3FDDh6LKWa/D09n5lCyuSslBEViYKpeDXmCm54u6z"
-    "p6X1NtaHpAmS7g1hH3TAfi//gS4v+Ez3c0L0XrD3vfGs/fJMMWlAWOMT3MEU/qmh01LX5OT6ILz+xq/4EjOlsnvTW2u88"
-    "xUifsBMB1lx0a4cfzrGg7AvJkXonpiKXq/JIl8KPFNHHUb7+wZMSq+ztViWKVsMXxOSkWysrZGWjREnziO7OsWQO6rN4L"
-    "BYl1vdBaQBvnXwwAsV6fyKk1XZWdelR3k9Hc8/Nh9NrqyAakDqUKbIkmpQhXa2bzqMaEXA1T0ZNEfRYCtnYsJ4o1WgNjR"
-    "A1P8lcqs2ljdAjbn0raKg1myQPlQiUkM3qbTDsqZG/wPA5/WNHcSrutE39RWRmvIIsUrEcuWGBvZBLexGNYdGN35StOUY"
-    "KzshSKtD+7m6zPfMPZTOriDESYeAe3CpJITw+XxnnynlRUt6uPos/mJJGiuxx2PDiv8ErTh0cexQAePcnlGAxRJq6mhgJ"
-    "QhKa+gZhfpeG1epYMne3vm+3zQ/9ocO/yXRY+mapFwoeQU5Xey62VazCco701SkEt03iwPODzOe1pek9vE6W5VG/JebfE"
-    "QWkzalMWfCVcch/8SmecJysdPHObdhMsVwYuoMFbWy2fT8s2lHs7qzKdwitLC4WU0xOEujuJyWJThpZlGMf1FBQiu+Lxj"
-    "OajLX1UJZu5VHB8z4LvKxdS7nUnveuXa9RCyW6A4bo3avQ+oDAETs7436ulCjnq93kQgimvQVcEcmEVbnuo+q/Bqom0B9"
-    "FH8OIkm/ykdSRKxwLhx2Y6h/gVUSi4oPPRVAnmFPzifkKJn4a4SaiMGaXz+ipg5zFTsbcGLJmBx1dTZ+uvcby6SPgwqWp"
-    "GZXY3F2iyGh8Dd46JSeBrSDGr8KcTyZPnDh5N2iSCcZpM8trKME+wZQYpRJoSFrqghUSKklEHvH7Wkry1N/0n0qN/rd4M"
-    "iXfKjsO7pSzfflqGIId16XVLnwW6lOhGWD7VHSGG40UG+GnBNiW1VjOSyyR6XWiPqEVdi/N/wbnr1JD6ndkrTQaqB10fm"
-    "2GSpORzX9dBcNS0e1SMpN3Js6Mlxlq7NYR1vcTQ4OOqBN0PgZq/IMc6gD8e1OuqdAOzAfk1PtajMT9IxOHKzLNUbSZ1r1"
-    "J3XUUp715kUQOPaXMgIp7WVmX5Ub5d3DHhUGQ7YjF+lUiJegqBzBoY38im0max94FGgBOczSL3WW8XgehwIUlb39yMisb"
-    "s1Vu2RF2G7DIvRUY/HbczVZieDUAZYnFceKR9hYodEvNIbHWucfPiQVpaMwRhZso1fIT1KARXkCd7VPbl6jLAN/7VZKtX"
-    "LeMIPzUucndCBP/7Pibc/by0vRCS+TIdHXAyTX3YcHgJrJ7LoV8JgfWLgKRSVk34TdQGH1jAFEL8E2i0xU4zEeT69DWDw"
-    "w49ZDjePucGP/LpaXePXidLokQzdJQ2dGHfh+aLZehHqUPN2/6oKj6J6cJt8gjergDESIvMcMgODJ5CwoJXA73KJ6e0OX"
-    "qWPvjEfUpbC3rqktstq0PzO5kCZf5Wgg/Ats9gj+tK3nBF1RDfyN9CyCI+ZA97fH/NgUCvVwc/+doaqGq/zT7YCOr2Zl8"
-    "yRh8yd6+sbacqp8wMdCdJKifwRBR44HjCim9sCfqM+7NjH3N//qwx/Y9TRnSPqLoCoWb3+jTMssnRw7IJGdGxkVukph9g"
-    "ZfkP+I7U8pIYqjrxMB4cop2rfAVcgIC06XC+s8/cHdxfuM8zXpCz+/Sy2Tdj9fOQwKS5obnkXgDNqfWaIPA+5GIi+6n01"
-    "OIOX8Xk6dJz40HU0PoTQJA7tJFo/uHuZrs/2v6etuZ1+QiuEus1l7KuCHcvVtCcFy2hgF0DuiK3YtKa3cvG+Rr7FKHyZ3"
-    "t8fPk3AAlW+epXSuL6vzOHB97TbBKyksERLytJCVRiIyiT7frFsJwwz5nkr2Vw95YdPB/qp2DjAdmlWfsMKjQA6ckXDBf"
-    "Zoryxkome0MS5IZiyYhdHTZ2HwDiDZgaFGH8Jj8xtTZhejintQChnD4ptwsMzMcUTrBfxzcFwXUspZrKDfR8MduarLcMc"
-    "uE9pDtNGRgA2Wg1clc4fz2/t75hFG7oSxieRpCX20VhrapABVlvIrTkaH423iPB4f6FOGAS2cScqJSbTVJu44ivl2qZq+"
-    "9Qk0zcwDZHH9UYExzTPwJaNFJqWkdGAYYkex+4MfeCrbaq+cZUwpdo3wg2JlOzL7gz8saE+DEViKJq4k/QG+Z6Z6X+88/"
-    "7xNAS/Si03dW17NBSmZCIXWL9lyq8RPy+EE7NnSFPM5oamryGouwjKfc6E2y28s5gxLnh9cgcofK93h5UnMqhkRCiMMWF"
-    "gUPlXJjMjqR9gar1fDnX78Y9UknMhFZ7gl9t2wqUr9UZkblSRT36B8uMXDWH9vagtUkLBbsGQUSbQSqplk4JL2iMh0Z8/"
-    "W4gRAsXjEPW/gHNsKB158p3tKMgwTJTKkqUgKEnFHNsqHyaDBdPgtW7mO6wFz5vk2qk8/0y1TT4vd2Um4rc+pkqF072UQ"
-    "236u7YYZVPnFxSK1ROOe5/TdBjGhR/A/rOsgtN4f12lxe8J2DKh3Pa4/mYuX+vnlfDGNkHjIZV7nAvsI4HIZupd1KtEoN"
-    "TLnQKy/CFFHPDLl2BxzyltoAalGxPkApQ/48pJaZGMzemf+HA9GxzQmKjYaHLMaC3fMe+TCQUUlZdM8IOUYQj//WJSDUX"
-    "ACGEj7bkGrVAhJ29CwZhN71zh+DmpGLCiSChpELWoESpIRR69T87Kivglgm+KOCZAgtX3JJcAF+yx4l4BVnUhZoNTc8dN"
-    "TfXDFVfNGJFuufTHg95rEnaKjwQYhjA6f2ZWGqsXoMCBxZNgvqnrcVfSHoe2lVlNrFVcrW4XUNLGYUZfqPdUDHqeGS1uH"
-    "YZSMo90PwEscHBSj+ThimL/zGmSM",
-    "TfAAN6N1QrOa0KyOMniwx+YHEuPFWhirfeD3sIFhTDeNRnbMdAYBHSqa2VBYX1yKCfROVDzM54xxndGQr+hEymNkwN1Fm"
-    "sV3YfAqXUxNh0Wycs7VOlGTJzDvo/pq+rm+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEQPk9Y1V0dV6uVHJDcXHdt04166qM"
-    "2WUhW03QCntUHyeWsDOs3f8YvvYLRBb7gR5lt0s/lHO217WG1r5PUu+by9ibx+RAPFcZqNizqZN4wBJ3arUfBWna12kKS"
-    "VumDrZo11XWLtlrquH6TjsbnzIMhhPYV62CAuh4VZSgGm4QYVxFsmF9ILSAxbZMyFEkV1UWpiYDlYXB1BK6CiVMoBQYNn"
-    "hDoaPEt8wBP0WujHoSRCMVLOZmi/FmuaTmQ9g0RV36uD2Xma71zzUfDLIsmEIoR9Gq39SHsB26ajekzfYzPIJj4RtxsP8"
-    "etG2+nGfMeYwvS6etzxuTrq+ln1iAmub8m4vjAPpsAbDwCqi6jGpMPM9AIO4+bg3eFBsT888t10s4BJtkaBWBEi6gUu0E"
-    "3IRADswFl+sMXSPTK64GKTTEg9y4gjwfCrOlcZUqQD5d6NvYEJib4R2wKGfNIgzhkD5bY2HD3P7rWxWyFNTpcL8sRBf+i"
-    "Ou4GN4A14GHOg0tsyS+bOMj8g4uKesa2+dgEXkaeECOt7XXO0U6WPLURHy00sUWqwMspAiwodf369vF4klXI/r8H1atyi"
-    "V/cONwT8BVb667Mo8+TbrzVQAYVivGJ3a6b2ZyCA0i6UBrW/06tCHtLAvdK1opH5A5Zld6ZmF/Mq/SLdMiiyTHIksZXxL"
-    "7kRhhoH39/aUHQEmCN6JdgkbaEYpm2hQ6HpkU/U/lyMjXxs7L7VfR7dJBU7ky98MG2wxKzoVpSjpjvxq74LJ6daq9reIO"
-    "tFi7R6HOy/ICfLYjpOlmlzIZV1YUQHuktfDLMiMwtDrJAm7HuZHsudaM/dyh/pJGBZcAqKWqBE6YkG70mcJPJ4iwrnaTb"
-    "hhxbprOSmv8Dr1thTbnmlrxjhTwsvjkmcI6kR7zqR/oKg7dGDNJIrRZpwuW49wHliJgtmeY0XlL0Zzkb+roWQawStbzQ9"
-    "z4vMbwn8zSYzWImayyW07++XoTtDmxfPJ9Jx4HYj3Zrdbzp4tJRqzqyT2LHcUmhdJyGfxbdfnG6YTYXsX9Rkr+PKqySp1"
-    "pyRUFPPnaCSzPPrUk0dJ/PzBfW4ocAs28DdHJh+ilGKhmfC5MU/SAp02nEErwHsaNd5cLf0n+E/Ys0rkrhSBzycB6rX+Y"
-    "DHzUv5yQ22DR1a4KaEOPcFLD3L3lkcHOfyzk9J2SGlzXTKHNfKlF8CZ+a51+fmi4N9rwS7982kFjWrM8omxPDqD0KUvpJ"
-    "9rKxRzUnxHD4I6xNW521Z++Hn/REoNWtASgNLcz4A5UPjdx6U3xFeakZE++dV+BoVnKvwZSV/tqzGaMvC3bJt+KKJEvsm"
-    "z+Xv16mELU0WR4MsmbroyzJAe+Fbh3e2HkCh2hgRH+JdiYAtWF53ScM212Gb9y6K/HpVWgpW0Oy3MA8kyDPx2DhJG0Y92"
-    "aAL/WbLzI9pKiE/gnsSI7+TwnTl2uTmjrsb2wFR6US/nJnr2izp1uSqFki8gp6WIGwTKcUCylhuucbTJ6Bs8FkonyggCL"
-    "Mi1pY23BWVN5LB7wD+MCOa3yN5Kj0F5hnszrcAsCpdBfW5br1t9WUr+27SXx6KnEQd2ouD59gX11vagPtpGx63Dk50Eoy"
-    "b+ZLI/GU2DQMBqxhRGPwASwV2Ovw9zaz9wF5+nfBVRCrwRUeXdqg9p38GB2KyYmMHu/fFoswW64z4DOZEeNQymaYdBAd9"
-    "ukw5XtPjQEI9PTj1k7WRXWSTHuyM63WQAVYtqNBbtVj/yqcjncyt+9OXVI7/tzW8oV7UgpP0ctt2UtqqxrqA3mSdnNZ50"
-    "XH36LpB/WGFPfjeForPrJCx5tWTTPhZW6UTey1qD8izifKeAH0NvjwYr1jp9yh5Q9digXk5Z4Lhv5FKHNccagJxg4/qgb"
-    "G9siMj72jss3XHieVkWGmwLG7RIfm0/aofinzJ8lu+VOkoZ61dunSEpv9tofKCXs21IR/ULTt8ZmovTU/dffUKwUtE3NX"
-    "H+LMP1cvmfjUMPK6IJH2IvxKfVdYwwN/z3EtTtjNXKyyNr2gTKIv4kr5qfV39J7I/QjNSc719RiayYOYA4Rk/D3J+FImV"
-    "69RmM/M4iwWDmMNy5U10nQKoo4DPuV7JIrLVdjbNAnKBJ5U+5J3GXAfzabBV1+GTP4hAr4L9htbDnfXVAqHkH1Til8si/"
-    "9fd1464zru7sez+cBE8zvDX45dHDx/u2E8RccWZVSCeSptoOBrHo41+IwzS65aniNCVcW0FnZTba2qOGkprQ7t02lJTA7"
-    "Qvbig9XPjOlQIQl12B7pNkweWdpVxydLDnBCxVBe9sF+MglDbB2hbgLUA+pu5g3HzaOoq2FrDxR5KLSYzroia1sLMvdUS"
-    "BkCslQxeGpbyF1O2RVuAxJOtR72wdH57yGJqv1D+Q+svQvtnBU/jnMg5PqatVWxcLulmjTY7bZTLzaCP5G8VyBgXewpQx"
-    "wWKboC6JhpFEww8hLhuEbrl6JS5F2AvBsJTnKDsyH0hsheW5UU2kb8E69trde1XaCrN1e3H/SN0HTLr3pMeJKVBEft4dS"
-    "IMtNTx/0SBbm6QAzG9nz3j6ZJj61o34cxqOtu4+I5GMWvrzMp9eL+Bz9n7U1T96j/7z+DEKfnSD7t5nFGMtFRsRbEsdRv"
-    "1v2SD6BVPPxh53al0sW3nP/8W8EonbjWlsbPDVlrNwTVoGwuhyWLVvXfFzBknVGKnTYFz79NqOUwYFRkHCXKrTWJ8E7oT"
-    "IynCqYUJ/hvw/TEqkAGP2ULsk6v7Mp00ewcBEr1LS/rGsi4cNay9PfPa3s64tQlbzpLcbMXSV5R1cu1aix3/EUquR9+ri"
-    "MUQXWZMo2JP0V6W099s0KyQmNVUqHvLa3dXcm/WzZ46z/zvcLJoijMTjc9jUiW2/58GSytswwXjb7LfCJcWj5eyNHVQ96"
-    "fiF0l60gtMhDIkthhgyS7UsJUvGD7trGzATHfvbRYQtnaC5665pW+tk1tWnlioVKWgk3/CiQVa9HERfNEv9BQsUWrE3EG"
-    "Zsf1L462RSQlCUM46lzjhmJ8l2yIoP+cHe0NM3PoY5onNZ22gqFcFGtacPG5SKTWHwARZIYrg1zlg+BJBIHu9Z5kmMdY+"
-    "YpTDR/cXT1KW9V4whebDnUlk9bDu8al9g2QHOtzCXg/5jfcbUPWN/6oPrzbrpaKrVwh8liA+jfcD9fD5oXH1bbwmTR5NH"
-    "J4/Dm0c3kaH/HvOJ5+Lpf3twqXhYl4O3Zja4WduKjbPHExdse0Oft3g63V/U3Wm+/fHVfibbY/W0HI7m3RtTmBNzRQLN3"
-    "BT068qckFh40x2crNEiLLqDK1PuDq6iOJzjuMKxTf3PPMy9VkacKDIScBLBO24rYYd3IkF4O2Fup22PAae5eKG4XIaIxA"
-    "Kvgm0k15VP2nzlVignb4Igt9x0fx/QAkouLhAh8G97P53F347zgAQeMhezO+4NBCS/4msip3ddZzMGJZUv1HO7H4Dr6h5"
-    "RK9pMYVoaWL286vkORHkMurRO6h5pvHsmMa0BB0JBAfHQprYEjPDiKCXnovBSTdIR5Jx5b4L4BpLXxs4QUtA4kXKJ8iB5"
-    "SS8JgxGCc8aouiXZzVwWbVqFUm9o",
-    "QR+mHqKFeA7WtE3ZmJtkRcqvBPdg/QZG0l4ShyKOThXNPCigkBR1pes7H7vIuHQle9xAOPp1hYzbET8QpfFaH0mrZDKab"
-    "Hxq1F2M93dQQn5GO2uxCTPtxqRKzjnoFChps/rXHv1QoCNOvLFCVB0CNtJS02MzrU0gl7zuzdVg9Dm8tDR0kdrjxzDX39"
-    "SpMvUwEq2SZuzCp6bIFdvTQNyzB3eXEjH1twd3P7nnrs+agTDShpMqr3yXmZkwHN7s4MkexxaeB+ZSC7nSWF7xkj0htqq"
-    "tvpVWUifsBDFIzT32RqK+zR0yMuPicWnDu5F5FC8eZ+63pBxNvBZa62VWNyJ6vxTyY8CEET5uHF8K2T18eNOOPafdDnjf"
-    "1qB1VIU35hI4DmbupaBvJJG1dCUG4JJF/fBheAWcAeEqka7Y+3s5Kb41e9Zle854zpfhtMUZluGseeZLcFMCWVqi/B5jm"
-    "0DLoE49qO9n97FcmEIumTKzI71UOmrdfk7nUJqKZKW6uOUCvySjK2jXbLNi2+QSZZgkBhCdKlwKGK8FWnUI9jPsm1X4Mr"
-    "xiJW5oQWOTGisj9aFr58a2+QuEQRFdzhocXYIOBzN+vh9DNAlrvAmaB4aKRglxr7zR/X0//Wp/US9HQMcODm7+SlYVyj6"
-    "1ezo6AZq7Q+WFEc9OxHyZnmYAL234f5C4nrUmuxteOsA8Gt9OUkkZq0tcupWc7Uqcw67GOq1RB5aaWQAYiPn7du//QOR2"
-    "g0/T7QZI9rQxzGgbn5opl0j6uv9t/NU3TyQ0Ma2SOaIQMfHXy2XCWEvPSg5SQLBlxDJly/nJL2ALkzPB1z7PUVuwrLtj3"
-    "o83He315cdXY2LRVpqU0WJ5Ek4Ttk+2RPzIiR2tUM5JtCVnrax98EWs6P7K2pSFiQuF4ysXjPycRCC3BtDcq7yN4rBKJv"
-    "Pq1ow4Fmw8YIQX0uI57Tgl1tK7ztQAipRrEPkttuNbQKymi1lkqaAGNK/1/1jaaIXwo2TlKfw3UliQ1z7HVpLQfSO1pMM"
-    "52zns7whV0rueeHXjmxj2Ii+bCxvmWMPlbiD5QTzjCblRCeQE8T/xzs6NJyN5FKdMT1bYiUpI9iLAnd2q/geSTGAakRP/"
-    "iHzCpa0aA2SFNTdICQlUhd8wrhvtTyBULXyhinbDQqd99x9rNctjxM70ayYqT10U6W3gUj+nQN0UQ5bZMx6M9Z4w6enGi"
-    "4J51uH2pZXUps0nm9nBtH2PE0X1ltlu+yYlqjqZgpUf3Rq0QsICqbszkqnEUSfoPJY3AYBgIgXQkLKCnxnYxnl+XdTS6O"
-    "Xm90yL+U1aMJLnP2Eqz2TpS0cvW9282ry/fou96ap1U3ss3CKxN+R6wyWSMDbvwOpqi8V8jlpuH5qSLYTUWD+HvsN7bZz"
-    "bqu9/cFl3rEe7ujU9AzEJraoDjjH82JIjasx92lHS4gZLLRv8kSM7kNVTRWmdeFlYqq2CzPyUrtyURm2DLokVKQ7zAXHm"
-    "FXG3AIHGI/XYmKzGKWGTY39Mmots7mCHUnzWypPz5UUrRnokSWnonM1AndTSoutkxBLh3DWxGB3UACgd0dgTK0nBynKBt"
-    "MQiq3nYRIujcmUOIAzrw58O9u7vJy5XiaeV5POkDa8+G5BQp6CKTv6V3q7jDgTgiROA18Ba3J9pHqLUKdSrjxMnddoOJC"
-    "gihzop2v48/0wbF+ksgwBpP5CWrFw5i9bui4DLP6ZvmtcV2ah76bIXdCd+F7V3M+7X/rTRqRrg4jHq1rmuzZ4Cmdi9dmp"
-    "NXKQjgQhYKWRCQ0I59szLvKzsChYykWxCJZR123xUKIDkIr1gvJxNQlDwRTvojF7p5H/9PB1+Gknibshqnag3Sk1GRn5H"
-    "2hAKfk1THlGFPJZN7EwMo/fGxWgy5vtnyDDwjELv/Qp1/sKpE5rZxjw8O6xKxVqFoYm4OEdocDa+JGLBfMVtnaugdnYr5"
-    "8A9Rdo7ix2qxhJzNA2GwREfdICuKm9YJRd0H0mhacyvkoK5HXbEd+ZV55wWZ+fTZZrhR5am09IhEZc5zokrlcN4aE1Jnw"
-    "Ap8A4AsMquRGiat4N82JLgBeh40otazZBWUjXcRAXJnvxZYq65AGOC9ZK30tNVkU8gL5fOdUQMaU6kA0cDHZA+SwcyzZx"
-    "kaud57MPuRh6+8X7urHBqlyKyngBzZtrBKONbkgUNxSeNb6LZJrnZBwVyaS200D7b+Y/WnUFHfoObcHnYNO109RxLYutO"
-    "81Vn3Xr3PNgbntnGdkNdd7bukp0zAcRuSH5InUbkZ/8J88jdxkWS4btaAcE/Cxuovy/a9YqQAx35OlfZjhaICtYhRwPak"
-    "p9fV8SxD9hVCZNzY2/txG55rpznp7hG3TCxVquzTvjgLvFNCREPAx5qt0wme2Rl+X1tM6kOBH95T+s+Hg2JPuCe0kqCrn"
-    "XQT/9ZP7JMlqsFTSDrUq4N3ZpcIHIgnHdDV+GeUbYzr888b0Ev8HxQ4X+mUSccDkY/H/347peX4+F8+H30+MIED/r/+fx"
-    "sL/CYzr/bwEHovGkts3BuigguwoLGYTSnVVEAV60AVtrGxY98Xur3sCLYtUenaVHkRbTrUEiVNF6X0NZEWcIAqo5IEwUC"
-    "Nh3iGtcr5HGCkhON6OGJok645mNDA+IFXALIBAwH82WjxSoXm4nGyDDgJlqUmvUtTjswiH1ST07V8+LY+Yr1Y1eikchJ6"
-    "z5X9zpOEUXP/4RoWNHUeE2TAiuQdzwEa+C6BpE0L07y1S0uShwHX61RiPldF5PT4jor+WuIDSwSUuWn9oL9rdQsju5ZkV"
-    "wg4pPRTnwMu8aFACa9L9zDAHi9y3l1WhDb9R8hK2GOcbxI/TZjGQ0Z5A5qT/H3JcBoKm5lfCbAZphzPIdHnS2oRU5vTwY"
-    "HCaQ1sTw511Ptn3Ypm6tFXrFEUOnmnBjACvj4RW05rLi/T1jO+YjwOg0ZPavto4smxs+cKNTxp7kYAs1XEUSfeM8s1gzt"
-    "69Iovx6O9uqkyoO+O97tj2Nx4gvo2rgp5fTOE6gkX5R+U8Hed95OO0L81fSDvishURep3ji/PmtkHDAmTmAA22utD8nne"
-    "ckDl9tHOPGlGiXAPmiKLj/lW6JBOJxGSQgLofTdE+wukSUFPQw/Ga4NIF7WxzJyZ5/2YS7eUv34iW2B5F15HkAPykFjNB"
-    "sekHw3iVh08LClYadEiRegNbkZEZhpa34kjYa2w73YK0ED1Dpl4URZEqaRw25h0JQE6FV1G4CokrXlXv7d3T4N4dnY2YO"
-    "I2DkMwMYp0wrBsAF9qh7p3xojfV6P8GI+S2HJAyrWIJSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0YWnez3AoV/DMnVK1IxQ"
-    "wGCBvbi6TLIOneksEViApl5DtKI78Z39jru+5z0JLeT6nm2Aoy4en2cXnMiNEyyo6pkGM/i98els0zJlYwgQLeojzV+Dn"
-    "VbzCZDbkgIhtAFKme/aCPy0TtNGbnYq6cGXXwHPpmlkU5ACYROpFNqBK54PIq27STL97RZ7GIQUUrQrkyqwenm9DIxK+5"
-    "HhHdguPMEhCwwvKMOTzXA1zQ8Ut/M5YtLOIEIzoJfy184nzWtRfUBKgTDxcT6DiLJrbubOguxwEn8f3ElUOwy3bN91OXy"
-    "INOidbTiz/1XrLTu1I6LtEGjUrzCORWNegDljMd7tcvurhRIyq1my8V6scjnWlkYW/g74+rw76D8xyXZ4h/zA1UJYN2oU"
-    "ZA0Y/IQrobIrMPRwv9JkMJJ8xlMP",
-    "US0wXuTh2FSJ44kk6HAcCC8q/IUNZOWFs+K3C3I29eF47NltysRfChwJQzK8eZJ+hSVhI2NolF2giRMOg04nkIxwYnsOB"
-    "7tENlR4RnfRcJfrzlk0/Lprh4V2sgRb70g8zth8Kn5Ip8bTkDyAqjb6FV1kQBfA5AR5Hlr/JZ3uFg7mZz7Ih+ypoOcdIn"
-    "Haei1Y6SZhIB45tpU8RWOo2sY6zvNI9k3vDOzfhwAmsmljmhBYRw9FrnHSdQEsNuLoJw6iOdOCCeDBR+nyNelXqlUDwot"
-    "mwDzZ4/zD60yzD0lmID33MoHS2qFG0/mkElZGv3nk2Stgp/OsnsuM51K/sZltIoGH9mmI2PTAVB60L9sQHyctXUAGAziw"
-    "QSQU0kEZ5YnYBkIU7e98Sjq//AT0EBJbKpuApZs/7SKYnDqeCKFsv9K60/ivrr3UR6Kt4JaxHQxjZNMiI6NAc4nyCA9vj"
-    "qtYXISJM1fE0EdJpmGfXEJCf41iDW2C0yyYFnKDPIszKGNPvuXxBrvQFqIpIAlJTmgE4VCBmRsnwdzOxmOUso5iWqUYFn"
-    "BXUUZhC+HMogd3P5Uy8BHxwrElmzyx1lc2qJ9aK3kN2KJX4nYLb1UnSdurK04ZPxbWuoNQOi1txG1zxKULHArZeS+GKLa"
-    "TaaHnwhV6psviB19yjOOE4S423jRk8vRWITjj3F4U01uSlZ/SQgRGawYr2CHlWcIU+qKQXLq1+KsiCyLSfivXrybecnFd"
-    "pFIXxuZ98n7lba7mZ7eDOR1NdDfo8UmYDTmSsqTNbAojyfUqiDW2kh6WDT+E7uUyhNZD6U4jkdfWrRgRkwtSgGqqleoym"
-    "XJmGjEB7JZJpu4aDkenxvnDh2d0HqBLLG45jHNsvTlCHJY2m1a0Y0jDZysOFYTpbZF/YlUJFZP0rkZzotkvQBrtd2QA6u"
-    "BQWAp5rnUUW5mqbiytqiqKbqBA5nJNtVuxbmP+RHlAAtYlNG6sEWuQ6nUQPgtBZEG/5UW8RO0ZtmZxLo64S4v8okiWHeI"
-    "fpRaEAsnVxkSo6tdsZGTp5fWL01/evnz95tmLwWJ+bh+6KtJFngBXyuCpGeubHbEwrUgP6CQXyZwni1FP6TXqrf2UF1em"
-    "o5DsOLFIpySEdtgkiQoCt8gUjJqu1fnGml2mVcJLViry0EJFhtC0yGFUxdJMEztjHDSbIy9MWC39/ii/2SsxrzftU9mzG"
-    "/IJzCYXnGlEMiiC/km04ENgv7vTY4PUiSyFIk5zUKGZ7m7Szr/Iyj0yxG1MAForqj2bpuor0hLmUlb9xTDnIhDkCkKOdY"
-    "vCpomGupvi1Y1r+jxaRsqPPbuC3mMNblhqFnr2c+Me81PjJz6dhYBTYrjnC+bGO33GyFfRAME2aAVsR5bcTqsimdDOdbF"
-    "5i2JWsCelwxa9sQEGA89yozkHxmY8LnKV76rcuqAbE2cwpp0GMQNGjN3pini0b5FEJYfMf9LHEM9mg6BX/yn7C4WfxmMf"
-    "sPa3ctAKLUb7m3n6KU4STZgo43/lRoY6fpAzMi0ApeOPuQELin/NzWwBv+ZVtjY/5OYuOSfNI54na29Xm7ZsOM9E/i83M"
-    "IwEo3C/Km5JA1HhfOe3cpSOIYxH6wlcqsQz774PVTQXrSzgTbpMNbQmv15MeTDP0w6XCINpBLGUpBuXHM8LdH37/L7Vvu"
-    "0pQS/0QhSLxCv/BMgB2tPmVQjoaC4lPggtoM4LhE22YpCyddSy5ag+0QrfqEK1tNP3/E4qXicH+lkaonoNXeva04CbScP"
-    "eN3L6GWcnMLoiM/a3pRTv0ugogaouEPyEyJP6mxYN/eH3TFRppQcBJpTk5zDIkhvWFWBTeviQJDRSoMsU1XNvYMCu8y4T"
-    "et1lkc7i4H8F3aQ3n65NozUxL65u2KS6FQkGrPMiLUbjYXAoqIoWYmwaC2j+bI7iTfS/q/6H5HbqJTUviaFFbl73cFYsM"
-    "K2Tsgt4Z/smawQ+kTz5Zxb6Ht9Ekmaeobyxe9Z+aUFQ98w3TlQmak+g1ru4rRz9cwDjTj36RFKoMrE4sAuLOrV9UTgwLx"
-    "AjYM9DNm/RQERmmk+uWZ8VyLcGi614N9KtAOCObLvlc8K54fhiy6E99yVpovOfz98jV4DeXSHXjigsrAXXkLX/lS0RC+x"
-    "IqUMe0niUUh8gjNjc0bIMdLznJdE+8WEauCVgbLiIICze8I1wqvJC1WvkWRHnfFaFjTMIY1Xm9pHxy+5otnXR0xD6U5ya"
-    "xiU7p6lXru73DbbVphwJgXtXCxY0yLQQwYuqOWOnpyz3iUTRCyQmkvlbNvjp5M0xtCyaytSytsSpgR/T8OzBXbW2TlC0j"
-    "lVFsmxs3YOmflZngQEkJ0OBkMt0mdQBvcD1U9no8ZNg2H504tQbonGr6zJEgjjixPWbcXHOmEVdeQHuf3CXa+Hc50E378"
-    "rhi4CztEsodmvZ1qSJ64Q00+7HTZXX5XtGw5C6ytlAUew6XSa3CuAwZ0eq6z0JbtdO/7bKhA5QHW3eiu7XOd4vHz4kjlh"
-    "6LX+tPJtWs5hHKbUL6Z1v2Wa4DzwfSJxcn6ySbPDrRWVcOgmInggB8jq3oa9x10jQa+xYGOYel73E0bOS60CnPuvmikxp"
-    "6Ja9PbBmLRdPHJmPZegVN7ASxy+lg9q8qbBOKgcJ0oggd28AD/LClAW8MBQwbUN928d79qdp+IlU/vyT1DfgygY3VQjQP"
-    "vyWCgc40ceJfAXgvjv5je3nGJvQ2ojPLP7VljqoUrPKVzCpSvzuxqI3srxWJHYqyueqJ6cGI68E9dg47sT1KYh/roR/Yk"
-    "CRY8bR1/wYQLAalnobT924XV5TP0HBJ72HSOZA6mwy8LA2UxW4PmMzeeHvyQj76P8Z0EY6/nu0v8Ppi0TeVZ7haFIVi5/"
-    "TWxyCa+uhrcFyf4/Yj/ZcPoNF5qIROYx3BIxRyPH/NH3PEPOcMuBDXemDTuKrieup7dO1ldO8fyO6Gl+JZWM/h8NHEP/9"
-    "c8UA7XKWsy5oi61fCfyWtPlOGVA3ZqckRhRX+6mjvCmDkezIc/XcgqvV0Jpdaw8ZBvkonZKGFoQ0IDOSLHZRt67YZQ6Wx"
-    "h08J/I+Qd+NP3uRC6y8Zuavs9/cSHo0mkui/cZ1i0GKs5dMCU3x4gURf824eh9LWtWCR0H6LSYAu0avc8gMjotA5pkw4y"
-    "UJFCjoAt34Ik/B61h7pr3lmngYsbfr0nBQjeXp86xm4yRbH0Ku2dxjuZRNMmGssGh/HVGj/wHMctU7</script>\n<scr"
-    "ipt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8"
-    "Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeTh"
-    "rough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t="
-    "document.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,docume"
-    "nt.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWi"
-    "th(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3793] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvftj20TWMPz+zF+hiG5WqseK7VzaylH8lUKB"
+    "pQUeCgu7xk+rSONERJGMJOeC4//9O5eZ0ch2Ci/vdoml0dznzLnNOWfCqiybVb+/iBeyCp08u7hs+mlcXXmfzhP4F4tPh"
+    "8fDZ8Nzf4yZCplvZDqCfwPIlI4GoxPMlBVX3SzDc/g4FJ/KI3kiY8xSl/Omm+c4Pp6fvBCfxoP45HyIeaplLrt50gT+HY"
+    "tPD48Onx9RnosqS7t55Av4dyg+HZ2M4kPKEyeJLDZaG86P5/Fz8emz9HwkJeaaZ3m+K8/oROcaUb7zuNqVbZiYbDQHt3F"
+    "VdPPFh4dHmGs+f5E+P9J5tpudn8tY4iCfj4bDlAZZlhuDHCXP4qNzaHGeDl4kmKdsLjdX7/zFeZKMxKfHJ8fJyTPMdF0W"
+    "ZegsM3qoF3EiheO+e+28hVdXOG9lkZfCeVUWdZnHNXz7XP4W/3vpvIuLWmcyRdchAk5ALQp+XlRZ0aySMi+rfp1cymsZ0"
+    "meVFbvV/Yop66er8/KuX2d/ZMVFeF5Wqaz6kLK+bK7zVZ1UZZ4D3KUpfO435SI8DI4qeT3u38rzq6zpN/KuwdKyH6e/Le"
+    "smHA4G/1j/f9cyzWLHW1RyLqu6X8l0mcgURt5kJaxMUfb5kywS6a/sts7lZXyTlVVYX0OvL9fr8zK9X91kdXae5VlzH9J"
+    "jLsfXcXWRFeFgfB4nVxdVuSzS8CauPLWX/DGNVSXBpvDH5Y2s5nl527+t4kV4Xsn4qn8LIx7PS4DQ4dHi7mAYHDv1fd3I"
+    "6/4yE/14schlnxPEO3lRSuenr8UP5XnZlOJNdi6rGAdESyRq+NOvZZXNqcI+tJzF8FssryExCZv4fJnHFb7X6+lllqaym"
+    "K3SrF7k8X1YlIXcy64XZdVAoXXMSxVmBUBWBms4L5Nl3VeDX5XLJs8KGY4Wdw6AS5Y6PE7ebTBU/t4v5/NawtgWd+vzZd"
+    "OUhahlLpNGZMVi2axo4KqJcafBR2eVQQRr7DSM6EJ/7Fdxmi3rECZ0rEAnDEYANU5wgrBznRX9S4mgGY7oPb7r32Zpc8n"
+    "Awx1dJcuqhv4sSoBqWanU8BIXUQ2CX1aqUXu5EcH5qsgUlwHBra5lGjXVUs5WW4Mj+LBr6Iy2vwlK609hK6wWZZ0RPNdN"
+    "llzdj3F7DMZ/QI5U3oWHY72081zejWPYi0U/A0CqQ1wjWY0vAAp5Rsws4d5yYD68ITyIJM4T73hwc+v0nSNM8f0/WRfYu"
+    "jDm693Ls74c0orTfg2HweCYZ5/3kcOND5zBOJcN9K+PiAZ71Q8GQ3kNpZ14Rfs9lUnJkE9gu/40uSxrWaz+0oCPNAjwku"
+    "/Yv4iVPwJL/VwC+aKJ0y070NVipfd3yHtrTH01iTLPs0Wd1ePbS+gUDU5C9xEX2BD43K5WgaKC+U5XeeBFfLPC0YbD7mr"
+    "jSHHBWpxzF8bLphwzlgMyptrDauzZoCodvfstaB7vmvkWcA5p7XaMTVWoNg6/BLDF5WobqK2PRBQu4xQmbuAglungl/V1"
+    "nBWrdtaeH3UgiUaquzZwcCIczLGuYddC31f625BWEWFOf+rpLFwZkRzOpQGCUnaCtyoawDJkbUVWscHYqnWwvhx1tgPhI"
+    "sKaCjkNg8PdW6EdKewaLLa+PLSrsidjg+rExf0tTvA6KMpG7lhmu+oXXex4RCAfYD4RzLOLJeA0J8XnOGno6dMmW+Bvvb"
+    "yGeu5FcF1WUgRX8r4WQVOWee0AZUDMv40tA+QteBTz+DrL79VXTPbH7eiCFyPcIdeAT+MLuY1KNV+1gwCrpaD9e7ixhFj"
+    "Mb+GZ4EJPAM3IUGOnRyb0U3m9aO5XOvfo5pLg0BlYM3h4ZGNb2jNA8TGNdhehLI2s1KZH2E/j+lJ+jNI9B+y0g/4A5xJg"
+    "bx3aLppmH27W+AjR7p8A1Z4DEwQ0zoLbEXd4G3LsJUI4AXbkFpivVZ7VkN7c51JhmxbChkFnQgZjez8Mj7c3xNGxqRe43"
+    "VWXuqvN4ATPre26c7F5Dm1QPzzuYMuNvaKbDM7jdBe9J+CxspXpzmzEpvvd6jZw7UZNMW+IWx7/yWDAgALQLit7rWCyNB"
+    "C1KHpn22rfdmkl/uExEzkiOomT6BzaqGTdbvrsZmWT0BbCR4wjTMZ0ZRBRB9ftWNvR8SOE36rNqa/jPDedP8/L5MoGPFr"
+    "5jVoGO2D1sYUmTPbnczPknXuyAz2sNTaEKdoiyVvMh8ltzdNjfUviKm37hrLvGP+ACHQNKUB2YZjL66IOK7mQceMh9iFe"
+    "RkCDyNPBjzfCHgjkc30xnFfA0GlWgRtY7eDvQOjfRDgnNmv9gmZja2RYnXMpYyj2OGd2HgMvDWDQMqOdgs75ahsl7GAyg"
+    "rqBfrcccSVhRrIb2eWKLFCzVo7wmTP4M85WjRxQyXiT0bOYlayA7YhwgNjNsC3MH3AnnczaOpBlu3QfCw4ce/p1WXndjj"
+    "E+B5S2bOSYUNxAsf+KAR+MleDSlzeA3GtGvXooLPvsooC6oWAB1HplCVsdirFFTWG5c3khi9QJ8uw6a1Z/3tLGvFo1/Gn"
+    "T6wbQptD5HxEKMI/iOk1OJbFt5jfodB1cLjsshaVRKa/y5NILnh86weD5seoNZPd9oT4dPYdPLzqfYD4v4ya5tOvk7UmC"
+    "BDQJnPgFTgEskjc8PE7lhbARNsABQJxoKqAIi7iCXPjuwP7z9YQ9SmBbumrmFmjmDqREu2HXrjTlMpYyqHqG3OAZFlI7i"
+    "l+6CwqLvg4uKnm/jVI0LdKVB/NKdlj+3buIiz22T7t4Q3GpqgUUz6DzjRfmMcxVcpnlqa8FJ5uQ/W0RTrUeAOerMXmgSA"
+    "Ij/Y/zS4cG7ykSZDFcPLm2DuyvySMdUkXCxSMtIlOzxYMY7HjyJ3xvkFzG1V8hmkfcExLEoE3gDGkBDp2hMxzY+Pi5brF"
+    "DTrBEzyoHpZxnpi5nIfg3iO+yevXR2X5+3JZatcwNF1/kZfM4uaJxAUQx1VwYknLIE/xxJYgG+7Yhva+G20CtmfIOrVjb"
+    "Y+x0EnWf2fweeABA+kUTEmz2z2VzK2WxZtnro0v0mLqkq6MZOIpGd4Q5BaxECZDr0J8DHNHCNJsVxPBhw90cXT2HoQhju"
+    "94+DX9HqXCeVXpPr7aUNoRCUHlj1zXYXVGLGzZ7gjXQf4N1Ehc3cb3BgbbaQ6DCy+QSVo8IC6Cd/v1YaRKTqqwBv2XV+t"
+    "MciHpN+gsFP88GN5c72AqGJmziEZUD16SUs7dZc5m1aqj+PS8G53FUx3cqDdckov/5Fh49gkyszWuUeK1Qt0GfuDEEfap"
+    "BpVfA2HeQpNkAvHDMSZCeSVcQ3O4SndS3i843PERBrWlmaU3n2Z1Mjbr0SPFPiplqJRrimk+MOhQWmfShSh26k8v6qwcC"
+    "j+iyGWF9RJd91OqyN/Qi4y292XAAfz4dDAaHNHxgqLug+5g2gzQ5+V8RN0jLAbIEgchASd8GrWqVEP+mq4+2Z0lBlkKEl"
+    "h7AGPj5Hdxvy0hr9n4Hh54A4YZlgIzEWnjHIP+sg+t4sUNk0EcDpFjDPCTLbTe82UarjCCBgsn+I0usIGJjD20q/xTiSO"
+    "U8XuaN6cvWGm7qCP4fuBhsIijn80flwF2KOyhDCvANRM+d6+7fk0fkNxDvm7/UJvH/eiZ2n0oZBRbJaiptuw7YKq3KnoB"
+    "YTZeFlw8HH1nER8+cNkGK2vo4km5iHECrM8rjRS1D/WARmHVzKZrU0nyxyuvZhhIR0diuiW4u/+TY",
+    "aDh+bBU2tHQtvEGlmoJbhLA9tNig6huHGHav9eGf3YBO29xezx5RBZjOhPEcVZeaI3J/HQ1fHLsdRkCr/VBT1Nxj1VCcD"
+    "+xg4zVRXAMNwlZnH6lz6JoKht3iqfwr5Q875VHh6uACb6ySkesfW55NJPCnxxXcFO28jQYBaJNOfUeDHUq0dYMKZqepVh"
+    "9pCklGm1OfmO4ewjooVltoP2isc57Dka2l/RP0tiyypEwBDWVpFmZo1NDATgRyvqx38AakKN/FTwA1rTZ0Al2pnXMDY+6"
+    "L9tFHGwOW9B0aiHOgqTvW5zu4RxwFB2TwQGcl7b4+bKF83aRBVhTQvS4HoGitM2KGrLsXkJ9CNvfiAvCKfeJNzLARKkY2"
+    "Y4F68C297DqVTZzlXZGUTinVKc/mSbk2vmiXzQF4XNz5Kzq1bqWKDQ5zg73hg1Ao4eCxMUlJfN7JeOUFFz+PYakZMepTY"
+    "P7+/LHvTKq07G/6yJypPrPoHqY9aoxyzNIQHa9Yk2hU59vq9o/wUcBCGTaKqxhu6tI7ulCWw6zdQdpR5mr0Yv+JsDbYmi"
+    "S9emzMQ9MPcy7oQVlwcHXE0PEBX8eGZMs0AZEJEUCxLfYQ/jc7V5FxVkuIphJKZGFLGWDcslSG8U2ZpRtkjJp4DO9Tp8i"
+    "Ix5o9AMf10xUNkjkDbT4k70B0W8Ok5/G11DJTlw/7S6YOATKbf1ng7mrBR5si93H3kGxLnsK2ULVngcLR/wWi3MWPqSp7"
+    "eRaey3lJx/WGZg0OY9ey22BUBQ/D3SeDqrZNY4Z2QBZ60mftu3iEXRpb23Ti/4I4aHMeWCBkvEAs0SzA0fEm2/3puUTI6"
+    "0J5e7a6+Zm53g0pk6QOJSmZ05JW9NRTMVIS9iMnwh89mtk+KdYS9NZZ8fpT6Hi9NAqaLmSar4tHhTVdPM7jyug7SVlrqy"
+    "oJxZAUZQpodLhRxMqA+67H6giFqdQ+UwY3KmOXKBktJesm1v/nVFlfOFkauTiKm0zeuk6Sx3UduWSg4Z6doiylknA9IeU"
+    "AkuCvKn32SacebnqjFiU0nJ1ejs5+vgRqn1zGxYVMTw8g4f+2hVTeZImEJtK4ifuAeCP3c5UEOaFC9UaVf3K60HWjLYd7"
+    "9mPZxLkTOahNd3pOhdsllagSr6RwzoEBiy8gvbmUTlqBWFLtf/p8NHw2rpkPuWuEk82dK0ABBWRbFgA/AGyNTINPfmpfn"
+    "Kx2bnGgpM6sncsyT8dO1mD6uQRggWUgMHGQNji3cd3tCbQfF9wJGoxTx6iwqZ1lDS2dHixgYI9M2yePzdu1hLbu7Wl7yy"
+    "k8a/zi0HZtsmu5e/rewJTALDWyFo6Mk0vdP2yjAfIJs1IncS4D50foPNbjoB4Wu96oBMRIelLDT2AWZO6UlbPICqjuj7K"
+    "8hqrTClZhgQabTlxVMF2ksLqGzlE1jHwETGJ9Wd7WTpznOGONcxkvFrL421Oku2dP0o86jadJvzrlHEZaLh6Ds6+RF1U5"
+    "YAxSLTv0PquQy4CPgCLrwHnZjg8GLACo4iJ1YIKejUZjmg8zzk+2xjl2vkCsR0XeXWbzpsfvt3F+BSBeXnMPHECp9CCcL"
+    "+rEyWV8I2lBrv/mRAHLfmVP0vf4zhNE+/tS5imtFGZ8ZCPGV8BnwvIXTm6ACgaWgiiAHCh0mdUATuzU2V0jAU1f4qxjtZ"
+    "dAB0Ek+5u9J/xpd/81MTIgrCwu1SislN3df+kAt4ZgDVsXSKvEX+wZD4NIL+yIsVp23vmEEeARsQGs/KvLEnhtJ/4Ea8I"
+    "VAoyEGQtnvoSFJoI9tuEfV1WoFaeNAnk7m+BvzgdDqT0h7ziF5+LdR8D8K1xoPTREY9CLMokJBdLKEfgheEImKEJ4Nw3h"
+    "Y5Iva1x3wpg0d5+o3cJMLEwFoJg7nS0tJVUQOJ/LvImxOgtsiJvFyctljXXhvDJLFnzyrqzwIBmmUC6wcmtf8jJt7cm/i"
+    "Tzii84c/ojvCmnA4+75o93Swg0iijliNuaX2mkFOlr8fbwGbNbG+lKCWl58fqx3TIuA/pTLCtC8Xl3Ay0QoECEpehw4RB"
+    "t2wwJSQfnJJhiMiWaQrI/psLcNglPLKwh0kuX1kpWEhBKoQ8BUXfy/rRfxoJ1Z+YxTeFreYAN143C23fPzPR7qOvXyHBo"
+    "iHMC5qdOFpAlKU9za2d9FVYCqu318gwmAEIuEFwZ4O415d33a3e+/yUCASAVIu9OdtzqNeDv9ptH0oioBhQIBI5wNVCfD"
+    "GaWzyL/F+tUNSLnXXUhWSdQ+cye0YMjKcfa/1ZLi5DpNvdRp1JZ++1vVIyfTnUdK4EnER4b7cgET5qgDar3R/t7MFfECy"
+    "ER3QO9MIgPQq0uZXJGGits3hT7a5OMI8RKmP+3iRJVEA1Uvf299zgFfdxaHEnhl8BFALkOmGn11/nILbMh79pnBxV9/8S"
+    "p0hs432WeIkYaD0ZHzWeB8RbiPEaDD0hpibYJy0o0gWgqcb0tkXy6QN6bOLOILYvU/mcsmAQmUkVuhcimmjDCF6sf/cYH"
+    "dRyjOksYde54fna3my4JnoS486aPCATXT0YUn2Sit9kUdvfWa4LpMl0ANfVHQK+pDfFFCxob0Ub6IKX0O+xNyoULMq6Kz"
+    "3xrvwqsCJBi+uPDq6T28cVX+zBfX8MYHR77vj7O5t1cEuSwumku/ks2yKpwCWJcxTIbHPasQFRR+RdqNaCGhvG6xzgGav"
+    "YEYHZ9w81l0Fk+zmQ8CcA7D9z4rS5iUwg8qRKW19PwxN7K6huTwGnpPVNMXybKhV/j1BY40LAQOEhJLPS1ng0kZYu+Emp"
+    "mwFnGDjGtYBNjAPY4fhxs375Ftfc+V70URlvLXax7RfRMV8tb5GXK8jRdjsx53EtdDzcJ9E1zGNSQ8PMAjHqZKQQvmC3i"
+    "/wHd/bYr+hp8bUevlLKLmfiFh4iROhYwI8QGMuBNOCF0XVrLNo+pp8+3vt6mwzucGHHxRRQe/9gZ300H/Rdyfz3pPDgIY"
+    "ZeMV/sR1YdqyqHh4cAd3bq8OmvId1ecNT2Bao+rhIX54KGA5gBuBpdusSLiuWSHgV8NyUvY+fPKhl4cZ/WI3zpdZnr7PU"
+    "gBLgILw3CsfHjIAWYC3UIpFllyFq6usSEOXls0VN3G+NPnWgloOoSd78eQcOt3zrgHyUSCD/oduj59hgvww7rm9HeNYxI"
+    "DfoMK8HUfwdPrrrwczGgCsmOshh0Iivu/qZV/UkYzOZFvIC39New+dKfB5DsS/ZTR1kX1xBUtKwjWskDsTRRGtGChDqHI"
+    "PASeo4lto2TwGDJmC+dQQd/7eUCCHiUXecq6AoBSFCdgdvtqHZwOazL+Qb93C7nXNACgKDYIlATkAOICPl4kcOvCvd999"
+    "GzCAZfN7bwqpM4Qn/CwSyFASoMeUXcDGuzBvMLSB30t8CzFkDsEuj3OCmGirp+F0pruTA67KphL2+8yuJMFKcr/ysoCJo"
+    "yi8BLFUojADwGP7bSDeAhIKyMobUjlH/w8Peh+dWWXEwPfXCo6RnVEDXCG60z3W6C4Zc0/m0eZ41U5wSmg+l43Un8R8Lf"
+    "A40fNXZiA0lzCU0s/PBvv7cwAD8S/4L0XEQPO+iBEBZv50AHP+4ZNPPogVbaAPHmmYnCcrnJy1/2ENm0lMCc/lAn9mgLl"
+    "aVHNfa1SjBrhcwL7D3drwjqwD/FH7rA7oF7aEq/YNpODvw4PKl8pFcxlKQEz01BuGA97FkBF+AF1gT87vv4EWNERdZWkN"
+    "aytgf4XT6QDWZTAT6ncmUO6poRbaMfjALrrQm4Hei4DqcEd4q6LEvFMYFDUDveRZwe3mrv2Z",
+    "ACQcTmHn0P9na78F+X+1EA+rA/COxAR6SatY+2b1Jl7Bk7C/X/IDEgSd5Km0aFHrRzR19kOvjKBX3IDQVeP2qOGrkAH1P"
+    "Fgs60uvxALtCtHiq54B6cDZeIiGp6eQEADAfBEnl55XihiZgVIRJ+iIRIIzjWfR3gDag6md1jN47UUG5kuCa6slgq5Gb7"
+    "EaycQm9tPTAMzFIs+aCc6a6jxAInSS57te+2GbrFbpsyai+qGfuoVvG2RTAD1Bsq66nhCxqBX4KVLAuRjmJMOcqNHA+0K"
+    "Ge4N1KNfivNb1S2If6ujsM5xfYE00BwFvBUwuIM86UKWBcgCBK6dFfzhDDTrMYI2/FmjExTY2BMxMGIqZnlJt/01Gp2Q2"
+    "iyAqi2h+K4V9bLSVY97z2mOuCJrxswhnFrAAdgWwxJg/KVz98ODpDB/Mzsd1coiMAJFCtCIpA2z+KkDaw+yLMCh2g68Jq"
+    "6B9gV7SduO3GU3nPdSZcXLdi+oJsn785sOmzAK9LRWELcpbD7PIqiorxTqJka9gIQb0iAzZOLawmwVI9rAYoSmuzWV8Fu"
+    "8cUrwxJEIC8c6htFBfFZvMlsZLZZQZWM2j6YxWbJzt7wOTi9xcBosfZcFy4ee8cyEBVzqJsklBeCOzt4G14HOiUy0f6xe"
+    "EC+ZAeHAiEjFnbMpTMLdR8C/eXHHjHeYI+QLNHM0JVtZr3+ypZA1kG5AHcQ8Ek3pHwAgzmkvN1m6S5Nin9Sm9jCaeMxMh"
+    "UdREEbwqQoa7wdOUwDA3SE1jYdrwx7GC4P39qkPYHln6Qqmp9bJXdsMKlC6IEfP0RMDU6Hn4LzLV1j7Od+xjLxXLHbwMp"
+    "M5QItKgUEWaI0Gey0euWH3JozQ6U6x3il8t7pzeGQqTyPBUnTlOcY7feheqdlLv+EAe3tMa634uo9LLPWCSU4M9YoKYpf"
+    "BigrQlYGpgjwLIDzMPWQHCNxvhJpTWAHAM1aBrBCbpAl7QLgA60K6gbxganCpxJW5aBP4uMkzJEvoWMQhNYAXDVK2hSXS"
+    "9ZQGzcQFVusBtp4qyOJjLdxmYTWb8o0EbCrVcfwrMC2+yVy0huwJCZk3pzwS2NCslLS9PjerzhVQFs8Kz2L+fteg48MUr"
+    "X7yXEdAOEn5/VttttcZvhT++QDr/qh9dSGHg9x2UIFT9XmrCMnkvw+/Of5NJE8R1nV0U3nvY0DTOi1rXioga4Pqis6Ng6"
+    "STVCV9eiSQgnnMpUph6DfqbEFT5c++jQAiskLXSqbXA4h5eEWkSfu+ABDDFF9Y7ce39bmmif5WW+S0OFncQ9CbzveXZ4O"
+    "HB8Mmw6Zk5Q2hijJMEzP9abGmyY6tqACZxBjfndAvf8CzqZPr73nzUuB82s9mLgJr+C6PkzbaJ+spW2tDAkG0AA+zrvVy"
+    "v+P5+ziwfNNQAV3aAEuGTAyDF7T7RwgfIz4qL4X2i3ta4jXLC9z0vwQrxEXCzqnmSAIpEaVYsqc45cwiQF3lyX286RStU"
+    "IcU26QYJBE2nea8BRGYaIsVVNL33MovCwpQxEBrRyUyawJyWdoQTLIrrA91DaF7CbF9BtzscRNZyENbk38DkA/s/mvnx9"
+    "GbWsrT41gcycwW/sEnKlpYoABJtEmQezBDw4ukIfv2/RmtwRIrUWLghJiFrwJtPdD6M6IOhRb80RpKPCy2sVwUL6nmhJP"
+    "GksETtq9pW20k1gNPRZDoLn8A3AtoiOiuI20RlHlKed7AtpzON7YMgMPneekUHzVN6icK4Ajy/ZQsUesKzRO+XxtdVmB3"
+    "XRV9lATO8Oge5TRDzDyId2oWdDbXaTCq1WVFMixlSXiMsGDklFhWQj18ayIAyi7DGOwwr0UyrGcpLa8Ox08hZOFJ6iqEt"
+    "GxnerYWeghUJVMbHsrcgnqH8M5xNmxkITbdxrVIGKgWHESELls8BLGmBY2DHqXCfCvghvUDeBCAWyzPgQkJaLs8bSND8L"
+    "9YnZYH1oawGryjfavYRSVcRyc6Q+sNxcTYYF/1+i+w0kBYzgbzycgEEHzrQg2fsR4ydwhf4gRccAL7hL7xSH/GdHiCB+o"
+    "gJ9IAFoIcPWAB+BZdDfiymvmoxdK2E+Ghg7ZngLrL3ame2SSPiFao630cLmaxYyrGuyOwdlYDTh79M0kuYs7sxz1eAtuA"
+    "aXqqAg5XRDwg/MYLsaYV/J/1hOOyg7pg0zFSJH0NvS1H2Ii5qEZi0oy1XzJxVS701rhoWAYRFr9bDQ6JGG2F/v1bji6Jh"
+    "O2iju2UVAgmVDw+rR7UqGCBrDqIUkS34ZZuocLAes8aYakCaUxi9Q230DkWrd6iN3oFBGlAt/ao5xnGwJFOiCsMSecd+y"
+    "aBWwhwXTD6pMEJVEXB/MAG3RU3bQqnFpoCBmoCYtNrzZ2rxkHrj9sXG+9wHVBdTvf2afzXmbGQ0GgjYhkfPW9y4LLq4ET"
+    "sy8SS1L6n9A06E2aojs28bX0wBqmfRe4qfN5kGhye9YHj0tBbB8PBpPQunwYvDPj1DyghSFKr6wE7pT1bYy9dohOgd+mv"
+    "nyarceG/OBpPDQTg6PkYVm+nwZcEaFIAXGZyX7SkIjKRhVUGD8qJKfR+g3etYa0OAv0GoUFjh6WFPvaOv8CsAxJeNB5vq"
+    "H8dPg8HweT8YHJ5sdttTIw6OTsLg+ZHfq7GzOnHw4jhEN3xMu2ygNeIH/KeHJ4ODW9kZyGJj5ptyATP8DXIwhnuG1EoaP"
+    "R+snf+0kb0hHjDB4qCxyoHXqC079Mc4IXeyjl5WVXwfoC2St+KRhrAzBSrwpkaaRPUbb7MJoOjQQp7VuAIgXZQLzx/rHm"
+    "ZRxd3oNwqv5BEwpXfweuc/LYBJYwzytBirlYGOTLMZI7rKF9cFAKsUlchFBoMQCbDCveFZBGPa2M5zqIrw0xyEk6/REtV"
+    "bRmdLVf3pEPm3+elgwrlClVkfbc0JBkpuF/YMcN/zs2jQinkeF5jOZ23vr6K8l/Qr2j8wAmw6z9+hJXPEACQ46Qeg1SgQ"
+    "Qs9xJVpG5aq/RO6lkf0h8thdFZWaDb9Sm5Z1+xk0n0PzY62ukQGH75PpeC8GNLhsADejetAjTVp5JXWPsuJK1HTq8jPCQ"
+    "DQSOgd1EJC3HhkADbx1Fo5BqO16rCa2PxJDGsGh36ncZgaujcwgUB260nqJBtiPZZHu7++pJ1Le1AiRF3l5Hucv88VlHF"
+    "WTYHQcDoW05hf2M3IXKo36j5W33et78dkhsC4wvcGxmmLRNliRItZeLzYv3qiwB+WO7FqHONpDHxve6OIJ9DA+Gx3t718"
+    "jP8vT/Up6iqDE/eew/3pHVOfBaLOCocK2S6OKlUCzGljPPQl4aX9/iQrZ5QLVsWZe/7N1Gql3EPV4npcAUfUBsM4zFLRF"
+    "yfgiuOs1BwoRPOUUXEvNFBa0g7w4OgOAOI2QFp3CU49X3OeDAtXdlxJVPAa/S/8UT94n/2EBnoy78Sg1/PBkdYc6HwdQ4"
+    "eZHQG/tkG7qrqb733IKDLSM62UlZ4S/CLUZOaEE9k3gJqDT/Pze88ctircADQlTg4RprPb4tBYvUVMMH/yZmLpsg+aKhj"
+    "iv/eGEvhKDiaY4bBflYk6mtq7wKsCBbs8NK8Aq7q/L0Wg4clEC7EFRMyWVj6fxXCuQ80M6nKAOuFZj7kVZSCgM7I7L2RH"
+    "FWpVYxbLCwdE5aVaxOUTt8lBoeYC9l3ktHTPMnhfjebErHJDEMpB/JUijVn4YEZtzueJcpx4UujJB8IGSHoFgw+92d6Dw"
+    "rbIDQ+vGwq6mBS49Cfl8f79h1KsFQntgWYNZ9HjgkcsRt2zlZBbf3Tm032zwUkVxDTR4N8xq",
+    "Aw4wgGXVDDJikWIYEdKOu8L99e6zoeP27uxa6bH+vUJKTZX5apEVz9cYNpD5BKt++uDqrDOUqAzsvzXbmUBYo/WoET+Bf"
+    "LfXaOaE7CtaHpbRNE8109gSGZY7lXTnH3jtOiDBf6r2Puwbtd3GPyPK+gEPnoT66AuvYHLVH+I5FSMxwPH7+99ID/YzJ6"
+    "2Fk4NsmSPnxa2vQ+cD4AplpVIFv5XAkbiO6/vqUeBzO+pbteOpj1FjeC6Ls4ghOR7HICsAhwZcclGjAbUXt7OAyArx5eT"
+    "Sc89dsWqyJpdhrLrIv374ucdPxNKs/gfHHCOEs19UQB7N3mpRUfSDd+Qfh0dY/nqjQrTOMVLvyURzEUPRP8Kj8PFnnuTz"
+    "ImAkai0vQxf3yoCsaQF3QecfHrDLJaowaLYgA/Q+z1yh0wmrDEYnblhAfp+oDh02sZOG6cMpUHKACQSTdl7/u3FmuIE5x"
+    "w2ATlNl154PE/+mvJXVq5hqkUwkYTK1PsMuqodDa4uEqTIyKrBIpB5DC5JKiTrdutvh45Yh/fvYPtuBxpQsNNg8sGsmdi"
+    "/Q4ICPerAT/gSk/jQFNBlKi5FArOnpLyhrcldt1gkR6cRVNpCM2GtAKAohAh+C3hwBOpO8Yn+xCPvBTZDMAxvhG89OES5"
+    "ZTbk+7AMkeiCsC3gAnFgesMBGYkq8/hB+QNcrHNuT1W/dOdbaB8hKCksH4WD4CqoBDHw08Nf0/vkHVB53Fv2+6BoNgIgQ"
+    "RS45LnyOuBk6T1zsYBYif1GzjrHN9NMCs6ClAfzhrOYpIPeu7wA1+T2vLfJGzhuXhf1Z25Hzogt9anWBghvLmXaFVxTKo"
+    "lyjegCWkszC2nMB1LK0PD3BHYIZbnd/HAOTjuiVd2DsG4UW5Kt56ZUOea3ZG62kw83Jmuf/2viI0AL0XOElsYeSIWpmiW"
+    "KQ061PzCM9Rnvqq1iQ3AZPdmUXxeYm1FhdcXT6VdHVSZvCp1OI4FEBQPoboGZNlX8j7x8eGqBdTawe47yBJ5/oxsH/0qo"
+    "YW7FWcVVP7gs6ZuemQvpBVQPRnVLsDRTrALUUuLzkvuD6gPE9mhRgtylrjVmBSbfzDlzgC6lQncQLAH+LftFAqIYNHOQL"
+    "ICVIzFvmQVWrDu0xCj8h48/ZebFzEnFFkjCiiybaGxq6YatJDWq/kM1nuEWz4uJVjm7uxOBrnmBaBAml/tJHPfW8ETrhP"
+    "33ULyxma809AIbmKpHIxOfs8TgQQCrQlmWxADAkl040JMPACXl8LnMX5poeem7Hi6j1/VF+JehW/FGvEVcot/QUTXJwqK"
+    "jgVGk/3i+Q53Cvy2Ut3bXOihbMoT0rDe96kh5wEyCUjM1UkSduwH5bUTlxVS0umTJOiFFQhUTJ1JSYiBLwORobAZY3LZO"
+    "hLJnEqS8CZjW56nSm0wthi7NIBMcMm9AUAOEe1BLD3iNQQrwKk6jngTYadOk8X1ZhLW3jmfPG1pikWj1imbUODHP4RHrT"
+    "qftaFYVFRNTvihqRCZ/7o28KMgXIN3/PzJydiXV9qLbD7Midah3iii6sUCXfEZfr0jmMKoncrliRi4XORR6QG9lIN7eR7"
+    "x2+QL6af9t8B97GjjM8IBZ7pQQZFw8RZEoFFUmslU6RkdCqAUJFjc2EPhZz9fxix8qqCXlM9sTfbCC/qSXAnd9HdBKKJz"
+    "Lu/r4x2mEZtSPiIUwoRh3VuGgxSxmU4WVrANAxSRRZFE/+8CqRo8Vgri0GQ1MXb4L7HaYR7emImgvi3d3H/MgU22A8yQT"
+    "6U8mMbGOMjBYCSkudi0reCgdgVMKeruLiKkDrV91CZQ5SJh9+1p455DqlPI9wgKQZat05BfnoIAqNyZbduS6v6YKYpgSc"
+    "x/aGd17mrwPgNx6tFK8QQecfSFLZmS3BozQ9P3wQDfVYc8jroScI6S72gZiTF+xiyrVDO/fOLXoo7ewtm9ejA85ygWiQP"
+    "G2NX60edayGDHMmQBotsBMoUg/1/H14R+BE7gB1fL3IZY36Ysw2AakD26OZQ2mOk/2ei4tFLjjwijhuHSovs9bNSwuX9Y"
+    "eeV25Lj5MPQjtEkc9T7HSFSD2VOwXI0giQuEIujA3YYqodYW9/PzvjMyAzy6RJyfqlZiVV5RlzlRPXWlUYDpk2r51LwMO"
+    "ONkKDFVTzV1ader/xmPdSYCiUYTfUjLOAX9ATAvNde1zaODK4FMiavbx0AXQB1E0ly2azJUiyWkjKZU4eFs65hJ10S/z0"
+    "B1/YqmzU+ra1fFfk99CZP+TaqYg84qojDxHCjmR3Tcdy19Q6Cu3liZXXrXDaYq27HRbWK1yMsBbYlzps6DdsEDkpGAiLh"
+    "4eB6LJuc473QPa9SPzDemK7rzpacaI87GG1bOfW9bjUOi0yoW3tjR5DoIqrZuS1t3x4WBKM4x5dA6lO4SvVtCjIkFXR++"
+    "hKvZLbB+ziMqdH4G86HIz7PQa9QFffjrIHZWESkqgohWRxWwEL0hZ0iO2ibQe8pdmNi6gZHznkAfJRFNWH+IQsKBcSIOY"
+    "zQNxAt4GpWAvIq0LzAKl6CQvtUHQx2qfsoeaMBtgAej5AZrqLB6sFdih0axlXCYyGiDATByRVnNgdIadStW6vZI5tQzam"
+    "uqmnIF6XIueTNTTNSIBRR1liGZ197i1heZDaNuVPi4Uu3MNUrSrwWQfBixktReqRxdE8+jfbC3hLceVTVbvq2axEo+MrV"
+    "U+rT4V31QhZHZuss4cHry03gJYBDCifMMnI8JcbbHzTWgxwD5Pp1QwPQV82TZWdLxtk6K0bglyhHDqWyM4x44Xj3Kxmtf"
+    "wrlVxRJap7Ptqs6Ign0Z41yqsZfCGNTdTmmHz4kf0c0S8HMCJ6twL++LeE7GuF7c/v+USRN5hhEFEQR1kblhmkwlKUm2J"
+    "MBxhE3FEYlDs4sLPBBJijUkgfkYL2PlOIIHDDD9+qrrXrpboYfBA79ohiWGCxxUIFMG4t1vkmM0YiXBYtz+0dtmFNIlaw"
+    "5MRFqB0r+JcjJdEbBp3iaCsuMu+JvyNxDvtRIQeNX3RF7NZvcBBMmcjQ4P0W5KnyFsX2L1Dqe4Mkp5CVp7TzNBCXgN4MU"
+    "8MRufxQBmQQ6cHz7Z1wu8GNXtXeVM746LfuusYZabKIiBrU6JWgXXRuQPjKEjTFrIF5YQMetIdEdExU16dTJ81EfuahNK"
+    "km1GdN7kCdnlxKZZQUTjUmF25r3KV8ksyLZbvlztj6fqocxv9qMWFZU83Q+AlqIG942+/JuEJh9tY2dMZmU9gmxxz4WKO"
+    "6JbYRnglm3aCsjgmzs8ENu0Aoh2a3UIqdq40k5JoWGsWXQBtr8baOsMPKI0K8AboNGFMpUsrbUHm40O9avMajK+2aB4tX"
+    "LK/PQc4F8CGdkjyNvqWU4O3LX96/e/n6i/dff/vjF19+8QN8+8cQlnswkeG38bfi942KjAsgKzgNBD6pd1i2CFQKEcZHi"
+    "wxO44N6SmQzm2nRkMK4EhdeTJofdKf1g0WWziwFO8LyvwhKa2XwpcqjQlmSBZeCyn8plaU51MeMgk+YVQ+TyPsd5CbljU"
+    "hGjK1L3f/ajnhAtTBn6zCYRmhOMo1n2KHXXqYdUYFZt97QZOd39DLNqH56VFPl646O2Tsz8VHNhaY2CYi+yu2I2qu1r9J"
+    "acx1LZdaT+OMl96mmOtCu2SSQMW1b1bJAmTZFVycCnnC+RuLSuvTEwhQlu1u/8+0965o3s6ha1dEPTDANFW2Et+zujLkE"
+    "GpzHmq02nsGbHilv6fidBNrSQ6DIlc1n3rVhz7UNe1ul8undKnfhZdP7dr3RjNOqCXqvJqvS",
+    "856t0Yq48Tday4yxUftlmoj5jPwqqA4AxgqNKHM9Q349TWbKzyIPaAUmHzz10SGQ45gTBXucUA9Y8onXJLuC/HCN90mkP"
+    "oi5O0piRkHiGTqcx6oGvG61W3jTAFORxH9JscJdFUrF1ddoiqqw+L8Ai9PHaWspbjH/awAPRBB7v3utqy9Ayx7sDOUPS1"
+    "aw3u9skKD3mjkqId9YX3xrLAOAwr1HVIIHjeSg3BaznJy3nGc69Ysy6vSH0mJy+xKtT12M5maTaSmK2Zart0E7PQ86ZI1"
+    "l07u3fHh4W9sK9mZbwPodT1KV+XVMb0B1UGaAYVzQaTJCKRYxyhkSf8i5ZvI7WUwB+aZDDSIW7kQh5Cag4A97Br+z3qeC"
+    "jG/r/f14T7tGPFlVa2eKgDL7EFZhqTweHh6oTu6cOym5CXR9mMQdp4gPWBQjCAAHiYc7T1bSSGjQG+pgWLU5FPS8LVrfO"
+    "BK+lYOcWbZzshtE5qmx/OsFmmRq/vTYHCCqk069OL8uR8MXA8d9BKxXa/QLpI4VbQ0grxlEj2bY9tmtcwovyj9EebSJ8y"
+    "qT87DseTrAwNnxxDStDzCRTGivQJMPqGxBLDF/APkZRhfnkIFYK+qN+obcoS9e0k5iO7Wspl8P4yko5xxGiRP1zq+h9V0"
+    "574jv263UwstL3FKhnF7KaTObon/ru0da06iUAzX8QiYw3S9sMSW+owoo3MDDw0oda3G4A8YMstsRBSvveHP/guXOBmG3"
+    "A9/zsa4vnjDgwG7tln5beN9hBfAhfNtmf29l91iFCxPeyOuwUStYG4de4745FOyut+37S1qrcGA7cb20rLzUzp6iHBDPI"
+    "ppT2M3x9HAG0v+Fp21MQWKfZpaXCLJT2W73kNf+uF0tQJc5rBGwE1iXWV52JDf8i3KLEu9aCvsKGCsmzw8P7wvOgYcfzB"
+    "C88sUri7IX4qYl1D8LgEKo5xW3My1m0ws560U/A1zG0yEK1PrTYAbvkX4b0huMDPONNvKNOvlGKt8rbRduOWy+IyfNTfe"
+    "iJ3ik1+Dpi1EQ/Q+a6aQgZeC5yVXU2OirdSQLU3GDxtcKhRwyCnkVnb2avPaupq9mfkhdeRdBCd6XaIz2bcPOaISPS3/8"
+    "DlbixoxvaVxCEpDrdUeG2JE0ICiD1Ui7nqfUI+XwC7U1ewaU+ZiVfeh0HhBdfXtVXomfcVHy6c+zfvRqrY2W55G1Jfb3v"
+    "0OrQnZrnWPfupKD+Pjr9LU377jcIJBiWseXBoiVAkr0bcm1b0sCbBb+m+IXKokwMMHvOL8ziy6++0uG7742OadLtD1two"
+    "5vXUfD2niTdNxRNg3CO+SGjbNrZNu1SAzLMSKjc9oW/1vyL7Lyh8Yeaax5xGqmnStQ6zih6kJiHzQBqtTnQ+CGaeYi9cv"
+    "ijrZxpRfgGlHB1IvVBsln0zk6oVR6dyj3CQGSzdo3XqcNhf9AiUdJYKJpjSrbvdbM+rLdh4iepM7V2qsr7EnKXa6X+4/D"
+    "Jy8DDbmAGIdiNGPC1URnFVsRnA0sBPndR/yZn6A2QjTk2lo2HguuK3Y4uCD7LTLJJzHWJDc62Xj07HH8GpStZEMWssycc"
+    "OXttgFZD8YJGLsAfI2CX4nhfGC3F2QXUbQA4ivrYy5Ro+d0H/5WCGyxUKPmC+k9j6OLAKKoMBRH4vfht0KbbfTJUOZBpx"
+    "kfjbJ7iF61gmb3d6KirXx7gdofJAHvY9vu9cdCTZCk+WjW9pzSSLVdaBKdnUOdiVUnqXVhF09hRAiuCGqQDSTsRDly5Vh"
+    "syu6t2n+b3ZfV+s6BhKIlOO83Skqjs9RAfrK/n2r3QCB989n0aOZvRUMp/C5lT7rqpYeH0pyXJGx3hhZF/61VP9cfdtS4"
+    "4chuu5FdSt+HnnfYDK5pm8OgdNh9/u5eAPMHVTr/fLLi0Q1m6392JaldfVtp1PxWDdU4wmnwYY/vtIdUfbnt8IzOxGZrz"
+    "vuvoZrNo1v/bGCMLe0et/F5ayct+RTSHDdSuFus6IO/jtUxCqxcrI6k2wo5miGCj5Nm87msQpwDXWT9TzyMveWkRiWFRm"
+    "i9ho1H0WgrHWxv8gFgzRtCA7k3Qokw9w7b1lyYZQBBoQJzQjEEQTx5UQbAbdW6PpeIUIYu/Jk9DZKngSI6yluKoxkXjjH"
+    "h5Om5rcriwrmN7x06o5zsWsJrM+Wk7CM6/tiULyjGIZ0cwqSc3+OR73VZ8wnzjmrWH4WZ17SLLUd8kur8/lvvpQbjXXC0"
+    "VPnID/2RjlKFrCSYr3VMQnWAaU49OcgfVIWn/oi2YT3QZvuDUb6Xmsh+UaApS0vX4Z1Re9cQoorOMH4b+U2rU1SglMAsM"
+    "6pW9rO/SM6jYrjxN8I48BFQPH0056h+S5K75pOdDmQRRhQoAIdzfDnd/tg0Ztg4k3KKKtH2ALeyUAGX5uN99EUuNlGByM"
+    "52F36yyta6+F+fcLE1bBAjcTBEzM+GO5uqt0wDLIMAhMh7r63D9z9qBeCvS3LJJHhCRNG2qJqh8/YW3su1w2o3RhBk/Wm"
+    "bP7LOTavW3mdpmK1JcYe+aUYJ6G/p9ZBhbD//Dv03C6cVeahrwzddM2TI7Ak6h0JrHdLVVq+FWntGVvmW6gwn1KyWhe81"
+    "5CmCLkn2LRqFHCcf0PXj3DMJZMbqkwXrjxwnRCp3CvSgQGcR8cqoRtCpjyr4g8LxkTmtPGhahbTbR1N9dsFQ1bbswptNd"
+    "qHdiU8a7Vrd7royOnuNZ6GIoNBduvXKxtOrXAf9pzOuqfuGg8d9zwcYL9ujC+ZhOajRymKQ62mJMnDVj+1q9Slb46IVGz"
+    "6lrshwtdgIfHjohtnkBtmqH9klxdF+KHjydk3+G6iQiid3XgwZVCGhNDEjxxUVKV7v0EzafM4iAohs8qqAqrEgYpGWm37"
+    "SRNO/dlLzRR1tc2U4lYpLnT5ppvVs5vdfa3ZWp4iyMV5E6GWleenW6BcY6i9qpciwOerfNs70SgQPwK2UGU8dI14gR58b"
+    "/ahNY6ylUh9n0BeMK4NbaOJ+BfvUilqtjmZ1TGRSUQduWKDasJ5YbdDOoDDM6B/qkEURIYAnqwLhGy3AIJGtv9w1nzjft"
+    "e5ChTIEeqxGXEXgTr1mmij2U+llgSfdm7fxLoDxngsMpYnWFlMdolEF4dlgbZVygCcceWFAMzr4IJOdTNOVeKzjblQgCB"
+    "iCy5KabhN+E5Q85mGitw4rR3/U0aBrbfXC48+IFmCgR9IRgPjMxpajwYCt538kUSwXiJmfrHIW+9CmC9gY4/qDUx1otep"
+    "nIAjgESH5VQnyqxIuQOlXUoOE3j60ddu3FixU0qwFt2+3BDgcuUjxhC4xh5NLIOwNmYCgbJmS0IoCSSevNrnkzA26hwK7"
+    "vXESb+wuoRjbQarFRr1jZUJS9HXsJlqreCPMK9ng4MU1rviwYWnAs9+gTd9YswbTabNtcdK0FifK2JUEK2ahfGXaSpobh"
+    "CylxFFgpbSLqoBa4MRaYLJgbeKmtaSFvJ8V04TlqdlsBhJZ6X0lUYMyoDgXScRABtBtav+68XgmMdn3e9CYAhPn4z5ciT"
+    "HBQ+S39jfRMtoEA6qncPTk23p6MhhMpjni/ww91uFH5MDSeYoYDNBHlDo8nAEmszs8RC02ZGRyMTQZRzMx6mQcqYwtQRH"
+    "oaAtQoO1vtdkprKHba9gG9yutvq57w9mkDkEwA0BBPsWGArS/q4RLxB5t79KMLe+4RgAGi3n9vvA0tMvopacvjfEF+p7/"
+    "vpTV/TuyDwLWxA0oWDNGIkEqUPOR+zp6A7C/WiNsaqONqLXeYHhG6RlA5g0n+0I9sMmR1O5O",
+    "e7WAHhTxjet3m4ZJ8v45vazkPHLVjTru7J+tLwgJ55VEQ3gPNtlerU+XTXULvNsOoAKmKXbFCqsKTVVr4dpX4bj+VpiwT"
+    "Tm7hG0ffVd4NbGpFPYFtrAxi9vIbs0CFgSmEv7qXWzZzY3j9lDwDaAX1KngbxQz5lblWTyoSW1FAXLM3mavvBTNytLtTZ"
+    "6aTd5za7ayWVH1KUipXasyeF/FrTaJ5a1suvxLlmBoKUPdh6VAKyR83t8H3FpO8XFGCcATeG+QE8m9VqGPJjsAVjO0OPi"
+    "x8N6gAlqDSqImbHIHRFQkpP6mKlgFiGY4uAcA/F+jwwWQbRYNQDpG5fAaFQFoLdwm4m2JzgfBHoW/cXNkuqYdV+HLMudL"
+    "o9jgSU+vcuNLLXsJDzbbQ1E+KFHLOUDM/1HbPsBgaQAwWf8MrLfngnBPvq5oIQy9AJ72jb9hl/W55767jRe8dCCIvqGAN"
+    "DCbUDUUgc+v8rKW5rs5rqYKeR7399WDNln6U9uvzCfTy44bWqx8D7vk7I3YYMPFI6fsjxyk+wKxkQ5LYmKKelgIK0W02I"
+    "hNnakO9vQHhmzi507swVf1lhM9c5VjDD+6twiUySBsJiAvCFz1wwPgKHg031gabSz7QuXNpHv7R4Ec7lco/KAW8kfg0uq"
+    "5ZIMQcnKA3iJj1AQZGZLxpSLu5E0d/mRrPt8oZ9lXyjnNwsgBX+j4ddGU/87krb0cXyMSf+npWn2NUCFJCXBt2h4GjbJA"
+    "o63l9QYpwLUEpLSUnl2PWLGPD8IYpNcSSgDKDCgV0YjgAvoD5GdPE+DxV181dPJPE2Gm5k2NrtUqlfTSEXB6UJGk8yGN1"
+    "wXOiW15qbxbmenHzrKpvwrv7/J68SD0Mi3k9omv9CcSj20vSP0PvE1r6FUS+AK/s7ejyGot3mKRhSQpHTDDhS/uH7M5s0"
+    "MoRCM5fKHPLq75dJlC/Ikf2jNcedpMmlCe1RO0SvmjPeDQPDnH+Kl71x65ASKvlMvHshnZqxYqf1fQOmew006lWwOYKNw"
+    "u/VB/3GsN4QBvgQjXPDyMjgYmsBiasXgS/b3UEaQlzh9Mf12mzweDPvycz+czjtbe0+7Q6BZgZb3DjHfD+ezgAl2YuCsU"
+    "x+aVis/jvRgNT3r1RryeTnt3z+ZQyYv5r8vByTDBhgbkyDKYU6PP+/RDSScn9HLy4tflXM7h+3w+f9Gnn3PsA3Tz9evXn"
+    "3e83H8x4Ye2DQU1pw6T7Bs3xguWZK+92oqZX2urGmCpzr2azXkwgCwqNtW0Hg0m2h22fzQAtEBW7ThEtNfzw/5QHwtSDf"
+    "rugWZyMsBgKV58itcv6KnuGddarMzvPW4IhE4U3Pnf6uhEDofiB5TBPoON9k2Gf9/S3y/p74/093v6+wX8tYQsVP1QAAR"
+    "lXaNmR2ssKLzH6cBKRZ0P8PZ9ybHKGuU7Pm5OT8iW05yhY2gS0fSG/thvej3KrGJTqVgkBxtZ/afDQWvJS2eakD4Adprq"
+    "9mp4B7jt9YDIHMBjzwVW/IcCGHA1EzVptszesO5j+MybRN6v6epwDXR+svdr6vsIOQIDWOjzS47OqrU/0ooy0qtrHG9Yk"
+    "6HHf7oF3PA3dNF2tdLjG73pVTJICz2a3SExFMjM/8Fnm0YBJ75udneC9G+snTuXu7PYE/p0KA99mBlo9R+WQi6Wf2uNoV"
+    "jf7JAmUro1rziFqZ+wrS4FR/u+kklWQ0PeIbB/Vn8ArfVKrhw7prEZTI/rFDAP/OnFixfHg4H19QAyC5IijzuZ5HE30wl"
+    "kujY5hoDFN2p5ARlqt93jHdiDzy2onT4DzDPpRPE5GeDiXQMNg+X/xwnOaY1L3cl0CKKpj/nQy83+8g/80tbhWmRdGtS0"
+    "gMk7i36rW8977nUVWVXFUEtvKPsvULNkRUaqnp4MhNkt0+osOhkousYFK9X8pSuqf+C3ikeB3RGwoWC69vczE87tBx5ZI"
+    "rPce9Gn57y8GA68xu9z8wPxgsZaux+xTsQrUlzejiQ7RDhIXP7JdMjLPgtV0gkkWStt0l9gulpckPf1OqJOx+5kp48Htd"
+    "1LNSmwyrVvBlgCNrXCHlqXCRD6qk+LseW83yvOzoZjOS1nZ82kiMqwjsrecL2hdX+JezItkyWy7mga8gVz8Z/df42xloD"
+    "30shAsd7wrcooHkcrzrGMhUzCliMGds9iCy7Zd1trYHmCVexFD0UVmCLTm6SScSNVhzyKE4yqpnFBlzPQfU/fYlyHog1c"
+    "HmPgS3qplijoA7rgfk+agGPA+MBnjbdu59gYXOX7iurmQHV1790JcKKlWE2zWQjCRZjvqbOTsivFZhTlXx/y0XWeqUdWN"
+    "Fak9ocH1KQP+Ad16HZgn8/MNHUYVMiHEfK3K9RQrAnq5y3bh9Io3fXsbukKyd1Nf2QmnHTwAtb9xqy7EuBMjJz/4IGK8I"
+    "A5u/Pp1qPPiGapo444afigQ27tMDremBLEzrhe0papaou1Ps5ozHFGTZLrrYyAtv4uWwsnA02NIgu/S3Unk0afv0t1E9P"
+    "YNo/CKB7wxdibK4o+sMK5DsbFqWY4xwUQaoV0s+tl7tX/24ngWPhiePLs2bOT4Qv/7OxsMAYJE/LU8Dw8phT/H7dyo/Jb"
+    "CvekwtZxA17de0Y5286ra6Vam/HPSR400SFVHEh3EBw9dwYYDhKo8CB4fogvz49dPD6QbTTIdsp+LjqMueRthNuVYp+4l"
+    "0tJ3DIHdYBufF+BAFw1957b7+NHgeEmdaBJyNkC7fumy/OTkxPG+Ow2wekIZCF3hnXCapzvUfPX6s9rS4I0eEE/KMzQ1i"
+    "8aFDPJhdkf8xRhRA/YPHFW1ABTeKGiz2FZTCL7iJEBlJWa423sj+Xd36cgO29lmsWe6y0qCaJ53aeL3/t1cgndCh1szHd"
+    "9DiAu6w27vKm7iGFe8XwMLzGH36yg8xbSuLoYCxIPI6oMj9A40iA8YKRB+LmNq4KOKkr8ymrZGdr5cSQO7Eb0ge9Af7Kq"
+    "Yf3F+2k9i2BHvAKpG1BUSjEMEYdTZpgrPDioo2l/KPrBMZAg+DM0tn47wU4BHIGaEUZr/2kwHGFSDdzn8HgQHg6gfV+8B"
+    "/Qbp7tjht5izFAWKz9nUwiep/9IfZSIQ68k37lV4JhRgidvXFnE7+M0Nc/18hxnBkuU5bU+s3p/Li+QaVBvXEdirkTEKH"
+    "2vG/GyEeL7WnxTiJ8K8VUhilqUtfi9EF8CkfqPZPWrRcz+vXGYiBz7mHf6Qnp8OYfR1XYEfiRzAyBnA6Np9agE7gxzjdd"
+    "EvYf/UeqAeXQGvdBBleaAv2o+HgEKsofhtAplnYbmZmUPRME5OZtqBeTpMXpmzPGQYY4HCKQuGKh/8+nhjEwv2++YJGKu"
+    "5wjqIY0lC3fHPh1za9Q2j4bj+ak20x/PAa1x/Gg29jqL4KE/xEffXxXGEUGbCrI6+Jp0zHgrwZIyjs+B/l+t9fmhrl0k0"
+    "aoIc5GXNd4MCNNc4ukW3u9Nrl2v8zJuTo5YsZL7gq6ewA9fF81zk8oXWOr0w5H5oPwOtz+oe2h2tMBejju/oMvldlV0lc"
+    "hWag38SnwhQ1i9gk0AVRiAOZ6EKX6EvjybWU6DKiVc4H6eqjd9rwQvDhC405xWRcFqigsyE8som6aw3LNxEuD8QVqkVkE"
+    "kBHyYgo7YN2WWOoOJBX5Yzg+XeKcFTSXmTBFqEmWmhwn3kO0QiL0S+frDEN+Fuo5NN3dMzeFccSUnM7op44LfnuEbTbHO"
+    "/3xmbKiSlvxkW+HraADNzBbHX2NcIfj9vubfb4qJtultZiGmvFQ5fiomfevToG3oX4V1G+Rb",
+    "rz2OqVHvVtNMvi/a2yU1FgWOK6N44SoDLHh8vQjPVRF6M3cnoupJo6f3fGjKAHivXSG0cTnbn3G6LGBDvVcWbMp8Ufs7e"
+    "hs8LvpBcJb3tNEwMJKvuTS0wyY3UnEBYgf59vmdUODc535BP7baqtiOMEsBuWpyQMJobQRpg1k4PBhw+CZ9Fa2ex6vo7I"
+    "pynZZ4mhWbq7LwRlLY7OgujdF6VHoPQ/bY1ejs2FyGXkYFOVj3arrCLol27dT5rtSxdWSlb8uZ3vSGs4j7BxiS3tA67kp"
+    "bpxLjSWd1vt9ZKXXbTRrlQGWXdMcSWazagYQSPAeUeIoDdcPj0uziK5y98VW/7wCjqWf3Jir0bruaYXw73p6TDGMRX+FV"
+    "HDdAFtJ+X1DFau6vZqpy6IWRx5f9G+tyRAcag5IJiDoRkgT4WfrAqoeJuAnnYo5KRZpeEIQsh4SNLYgiagBcGQUJ1VFif"
+    "KNPdJBHIGvz+oxMFQoJew+Ddbe5YXveAO8S8k/Po1+Y8z4n+E+9BsOW4iPFrtIfMQXDVrWd+89WZL1kWeH9V5F1DYhUS0"
+    "Kxi1A5YQeX5AvBhuPktDb9GyfIwkNfktkZ/pQzFE6jpD27bfNOOEMIy19ZihC6rqkxloQA2T94lQD2o/dIx5T9q6CYesG"
+    "lRFY1yoyhzT1Xp9GQcc08zZ4GL1682N/PtQsjI6RcYZZMYMSXItwbrkOr0wZroRlaN2d8FnGdaz5vM3P9R8dx/a0+zygQ"
+    "CWYp4KoiQLdvPAAqkIgXAT8a9MfHqsCUn9M3gJqHB21+RO6HVrrJrcgt3y9ISJBaMugwb+LwwsMdA08afVK8Kcxm3XzDz"
+    "ARm1ZOo2YJ7T2+49+YTyhv0oXPLzrIogDxTunoGIoehhZFQw/CLm5ID/9WPsYh8/+ZA36m5NjfGIDJvzRBxKlGi9jev8m"
+    "j09ZeMkto5ji14rqJyXO3vx6jgGlcqa6Wz+nGEKhTAn/IwjHvDcREsFxFlZkvWYlKGzBvo+z8izDKJQ0zAaK+FiQZKFqS"
+    "FfZkZd3ODGeT7L3Uw+VK5RmLwVpmnEc9yx4+Wk3p/eHxTiKAAG5jZ3FhMjpQNAO/X6IhtRbzdQAlvKfzzIk6y5h7PUvRk"
+    "1/oO66m5NYmcX+hWwe5JXmacFCbmMTTFZu09dB421r29d3cjVcezi6+fHIyzU01XgSpkyG/jUbGitJlPUXZlm6SpRDYTs"
+    "LoXO7/wTb5DgzDeGhdr1TdvI9zDioNZ5nTHbHtNL+/grL1pTBl2OW5PB7bCz/SEXC+gtZCu4yL3DVGXywp2Wib0StBGpC"
+    "sYzb1HQsVlirvpJuhmEpDhdaQud9TfJ6WXtAtsL0ui4jDyZRAoQM3VN7SoVY8A8iB1tSY1Vn+SgMTP6A+vM2utqaXqUVt"
+    "43hbOYp8ZXoZAupbwLxZNmIhFxHYlgpc2p5XEMQF4RUD3EnjmGYNU4/L4g/JP03xLdxuy9vCaPAUNRey3TAtH92uF4f/Z"
+    "uGZEgWK9i8Gz/M6VE7nijWNmqwiEdOhsvRHfkdti122dDHbtsN+DcXzawI6IYUewognvzY2irwqMB9K+F/VEOXZwww1zR"
+    "vFMlOV12M2pcb9eV8zFdFBdUg8Ja79T6MvC3CzaMKBjOG5jRr/ZJhuimIxrJOvXcXVVA+8lLUGgjrqXKfF09atNJlyW9l"
+    "ooaxd0aAs73nI7LF9IpiQSJdUdmsC3jhu1mhFqPPTKthkwTr9e4gilo/aVvpEJTWSb05gDrZzC9rd3mcJan+VIH/m6qxI"
+    "hkAKe9/B3aNvWoyST2rwbRzgGcmMoc2NQ5MQ80py3H/pDkO0Ed0N3WtBNZTSnoqbLSvQeif6Lt4hA8v+go4VQpKuOspJf"
+    "51kTNSVfNNK06wFJG6ynmsPC3h0kIOnbjdkxkq4NJBhDWjtN8GJjetUWz0jMW1MMGKcaoD2yEiOa5mo8ZAds7v2xSiiBT"
+    "GtZJhRngeAUk5XRBe7gCrUtIH31K70SGV7tU51mB8PBZBBW/ezgGCS7MxJjgD08ntBTaFqNe5SDUv1ZOFWP5gy8jIYj6+"
+    "qootwdBUkd57IyvfAn7NlccJgFHc0sZO/nQqhoCuVs7W/feWZBoOU0U/L1Y3whBB4z3DMsmkAfe56CSrz4Z/N6oThaYck"
+    "QtjAMHgtqGBbLWqbIZo9rYoTplgR6osN2zIWXEcY7WCVzdKECb9osU4mT2I9pVjGCWJHWUdGGCClVjnYDWeZ39eaV6RSI"
+    "CnV4Uh+pWLH3Y+R7jM43o3YLBCwS+LBh0YCQQ6Y7bXjQrUs51VemO5WoeidHvr+XBTg9eLCL0wfTdhphQPG98uEh9jL/N"
+    "MYQdCRkZe0pWzuUsrSDSjCLi8NjsZwmuEaSojjIMsRbgErjDo0++XYBoDD9kTykPGKveniocHxnZQ8Stat0RT3GGHkV9d"
+    "m2ayy3o9oj9BZbTB0KmSUwdcW4bPV0qB5R6rVyRgb8rAgjhyCl4CopaFbGYa+R30Z4j4XimWLm6tRnnzyESphP/P29aGG"
+    "2VhcggABOFYAAqkKLGblSyQZkrZBTdqw8V+1NZz75BpWwVXLVtE3tJKMZ6Hm9vA6tznEcLurFWnOWbQV0ORh2JxbJhLWU"
+    "oTLy1vUlk85Y+0mALWB4iXb/kKMkgFxtxZhCd26+FXsjIJWPwRkrkStmBFtTLVTcQo4tWKucdTDUdIZyWsnmWJb2S0dME"
+    "+z8sjJoB+USM5/dVJ5blJlj5hJYCAYgjlkOtt6VvLime2Vo4lkx3a2RJ0rrvyvkv6sGuO0WQwMlyUGEUAJzQlIrxjdbjw"
+    "GaC9EOo5UF5lHeEclgE9ZCB4gTaZRF2s1wbz5uX0DamU/wjCI0WkF0b1AFdY1MPXIx39+/9/BMQmtWJ/gS4mxuHG0308b"
+    "ciDETq2TZhKmRyHW9FB8Ir0fJKrwyx5xddG+ffIQ2MGqvaNYyxuc5emDyNopRuzHh/ULP5oYKIBolJYlrryIsX6HFaibu"
+    "4fUQXw1Oq5CnsO62JxiTGxiflxGQPj+g8z0taD/mX8CZhJ0J89NXHI2SrWP7rT0pB4ZanYsjmqKAhF2SCP3w0NS5UK3uU"
+    "aBWekTEXPciVPMiGVCTisqAaKVATmcVxEqENc4h6Tc02BZ+qzzjasYKjdtrNCYvlT0vnlawyGcRjXB/X72qafDHftXvq/"
+    "yn7Y31kMvkgSy93thiimBPlHj3G2ZqmSuqn9JIuCqDim6jpUH0Kq02zRX16XlbU2Abd+pstpZcnW6V0cbJUI0iebsCS16"
+    "BcrrEHvSGM+i8piFLoCHL03q8BAoCGfBjBL+zcXsvihLylFaBWygQc+PrT5k5IiswqkVOtz1bpP7aW7L2DO0ydijSi52K"
+    "9AJRwFb922NSk3EVxTw4HFqFiu2lSOiHF0zM+QXXI8XHS3SeY1BmnjjD1BGrTwkhWP1+6u0azVmUHwxPJqNwqDXgq0Jgl"
+    "HCATzyrBi6ONzyjy4Q2/lxcLuV3c8At5HaXKaSK8b7LCtUTHNWbwDwx9tMcvthAG74KYLH9taJ+/0Wp/Jeu8WfdQ1tPx4"
+    "VJL/GzRWva060zcr1uJqj6DvFP9F9PomJ8LSoS9YESxxfhOYp7GCuPtKX/RaGMY+URsTjXQhpix7dSR7ABkWPCvqAhsx3"
+    "iO8s0nL+rX5Z6fbojSNnaIFXTEW9ZiQs7d69BQxiaT/ZYUZl77oFr6RW+rh/RKySlJaMSfoHBAZNbswoFOAM1RJVG54uU"
+    "SAMtMZrCNmlsDIfl+6Rg1jolhXIL0vDjX6LWrmUXOd/g9Vb6mBevMTInwfRiDozhbQ19t/27",
+    "ar7SQo0zjmgCYL9q7Vt7EpFrfIjhs84G44TorI5xCF/juvlaHdfCpAoQH33AQ3RdKlri5MaSPvE7gcKQO0cvxbcUXceKo"
+    "aHi4ZEpgPWRPXTf80kk5OJfFZKi8f3vQLyGTfkWT6hnxKPqY7UcfYeB25jmM8ucgBWcpdJscrRkPILC89v9faot9qg24F"
+    "N21RcTB+NbMQbMKn3eudwF/QpLmAPN/uP9mXKyNwipdryWY0LNSd350F4qqWL51CiF4sWMsNsIqPmRbdJwB1qof/m4LoB"
+    "XujRCAnL/WjmnA/7CHkbfkvN7dSLQwoXmneOppdMF1I/HeIEirUrWz+jA/fyeE3PfMhbgqddK5VXL+6s1AKxvVc/iVKAs"
+    "F0A6G3u5OmXP6ZTdV8tVtMs18UoVmLdW6jPsTgXDsN59YtNekpsCx/OdeJgFGBkO1YsUGHC3bCS+mNyNwTPsV6waZ/91g"
+    "hWqxWpp3c6xOevVQcUW6CeIOpJLptcZ0H8A1HDDz+lSi5ywNgUuTbluBTgVBZzhB/0kZ7b7Zqoaj9S93arHFcYb1CCHi/"
+    "wHMMUpQpk9vEnaHh2Haef4KdNcXB7hifdg0/+09JOW4UlE3otSf5wbYORj9mYDaU/6SSsiVP1c9BM8YjYiwHYjmYKwlo3"
+    "KeymdW6qNSbeIm4PGcCo7ajrgjDG2mFIPiZtwOhfaeZqOoAfq4JEbfW08/NxP3R7G59AA0XMjtyeLpEzlTz98jUZwQLAL"
+    "xPZEcna6Ec3n6B+0RD8i/zFz8X2gyD/IyChPyKrV+AO/rlETuL+/IhOkWlBbYYECGpm8AkmlO0lgC9FGKnSQT4v8/VB30"
+    "ZVyFwT6hz50eKEcXoGGeAthSKOzhwdPYlR7s34qrKEno62ArhIDNaM2+5x0m+aCCr4ZAGuLoK6dxQDNhfOSNKJrS0tqNh"
+    "LpURfaL5v875acHfa6dh+UmPwZyIvG0Fjf1ML9XxuXWsNNYLzFQvou+6j+evf5MxXjn/0Q/c2bSN5dlrd8idBFjK4MNLZ"
+    "K4vVL3c6iszcG3P8GGN/Jh7LbDXyiDuDVDvYddKpaG8svlCXEZYa4kREthSxgR0nXFQQceIJBK4yg+hJ2O//9iGfmd6pi"
+    "ltCgnkdENOMVrG3rAVRNjFUKK4MuxvHFA679A+1vdjX2Iy946j85COSdTLySQkRymAi/jkq+bK+p7lfAcBFYxwqsU7m1u"
+    "yrkadH6FQjDivu5XqNDm1Yp4no9PGgwwzDSP9A1cS+9mmai3jETPMgfm+ifw+HizqnvMZBlf5kJx32TnWPwP7JEifGaMa"
+    "eGn34tq2z+TysYoLQvFweJeyU7957jJgAC9QYQzOcx3rJFYVMgkYxI8VYbuvMUTVB/LMkcSnDwangr+X5Yro6y2TVN7ei"
+    "d17J7x7l9uTjdmizvmpc57LYoBojHSwZdddf4j/DFYwWndkONViSlDEASwXvPYV2GgCEb1K0PgWZT7ATkGxTQ4yNPOsso"
+    "6VKSPtp0DjbBahGkuNk8+iXtpvx9CXzeywLDp0Cu1xiiyvu8tgH/81qXxCsWW6ika0t1FAdf0uVCNlwXsssW/YB2PcKQK"
+    "EM/0H9uQQcL7CyzYHU3/4wXZFgMhaVQ2fpo4hE0ZcSfejXub3NZB37p85ezhTquoP9hoAcKjOP6HQeMYkI7n1zLuE0K4y"
+    "0pIMCc4wS8xk/4zD5+GJCGA8rrIiaU988136/EvUb0DWsGVG9/n7qsE4azSYFcumoQnoEI0icQ0k2kUpzBPvyfa/OfAgz"
+    "1yEGrL+HFFz/zjS6qbz384h+MREKiYaH73JNPPWtWePI2Ey369M2W1SXf0CLwsmG2ImnN9PGCTAqIAkyuurmFScb32Z3M"
+    "f0CgengYjj11ozSq+VB0ZAunPbrdHpkpyIYqJ9I1cU7bMa54WhJ5YbMo+2pv/sBG8upz03MXd5ueMUDaqFZg5jgbCPTUK"
+    "jJ2tNlhM0YFRXU5fh6+GFm2XmRjXyDIeO4obeOox4gI2Iu/rK7p3uyBoL94/U8CTEVFN4xicoGndGh6CAD3Y6NuB/osri"
+    "Uimci9BsKJ3gExIR2az2gIA8Mz3Rr94BGYNASaVNoCDWAaBXtfWVHkYTg92G9qdQ86a/1Ur0afM6Jm7Asj+yugISM8/Oo"
+    "fmJ26WUwM/S4UWREVpE3UmoOTYCiKDtOq9Y4YZ7gflWeR++tyCJvLnQyDF4DrauP86aBFr5Zri9YFHAO81Wd4+6BX9CLt"
+    "/GzsHS0/lm923Odm9RvEMuAbeWyNGjRipSoqDyyjvqHxdmT3YGE5Nlp+f5VP8WOrA/RmBE6dPAh/w/Pd0+AYPQ5H4lgMB"
+    "7PWLuVpdhZV/tMs9MxXMRqIw4E4AWQPT8Pn8AbPz0Z2sbMIzUJa58P8YHh0NPCf8l9s3TIYb7PxmA8SWK2nySl1r2tIbm"
+    "2wr4CjgVy+3wuOx0Rl3wfowSJSmMwU6WR6qmfuaLC/f81Z0OVFANKEohj5N+0dibr3wr64d1G2zvAoJSFL23PJooNfItf"
+    "P6VoLupAd9WnD4Li9cNjk69uF3m8W2llkYBf5qsSLun9GLxDr1uE9bdC6Z1mJ/1Q/ihjbIM6VdZHLn905vLoLK3PrcMa3"
+    "Dt+bpP/00RF2IZArSZEPQOe+yr7od70WcafBQtv6cZ6vgX4WWqa2UwWG+yN2Jz2NDtGyDCun26s4z3KBEbyCJl6oHy8L7"
+    "kQW3PtrDPaBN0ZYdxBjF6qA3Q6Bu6Djxu/5+6t4ASPdaJ0PNK0kUeKuEdXuW4zJuw76WnmYDfpBP/e+373e2J4IzCHyXf"
+    "OBfG9uXLJVvXpwYzUpUc6/PetE/K6fB3e+nXIPKfe7RpNRYvYHzuhoco2gXgg7Q+6HOU25Pci9Blmoi3qy2atQ9eoMVgq"
+    "Nj/BGZbxHufE86BJAyR0ZStu42WcrHWS0SXtFT5D7vp91Jm65AG5fPQMwJzKHd7o/WbXTvcaZLl631iiyu1+oS0rbHt5e"
+    "SonXrJzd4xRUeEcBrbO+s5mqM9eZV+115pW6zhyAiTYqndISyqhI4bN9JbjNhZcbyJ5D6raWFoDXVch8ROhoDVtO4hBta"
+    "toQjGpeRdKmVSqNDstPnz88JKfPdRAxrTD5AvEflu7RqozwmKRLe/ODZGuxxDKa9z1sQBXTH56mY2DjlmLZS59urXA74n"
+    "ujrboDBqerrGr4POQtSHIU7mF4EnaTRpOjwSAc0qRQ+i9PY5gW9fKfp/GYcCe5Wn+D6qxagZOvH1Ccylo8206Yb1mU+D7"
+    "Aa7UNp1QMyQAFCLa5d8Mq9zUTrWcbVpwm2tDmQhiwpzR5t/B+QK0gBpuB//yDI4yJsN6+Sx7ZStpsJHq1PrVy6x4TmEuQ"
+    "IJps4XLcxT+5Vf4zYBhYx6FiueYcLNa+h6FUrjl0Awk55yh/6dT4SytX6qu1WJJ/HnKRJkqTFdSN71NjTjw3718Rrzvms"
+    "4WKucKmNzwSc3gD2oL+M0fjpJedtZEN+89RvWxy97P+8MgX817OebhKymQq6eeUJ1aMeKN54ugDPeaoJFEepbhaiXjurx"
+    "d3wrHS5pzmazmqlpGKHkUzbsY8EN9wfCbtFNyR5aT4MnoxEpmMYN1voxXfBfxc8E32SjBG28nz0pKMz0vLJfnW6OOaCM9"
+    "BCmNGCzUGVCEa7YOQdAvt9LSRwdMveyPCDMBq1uJWYGaWNHzxBFUKHaNP375DlU+hrjBTiVXGT79Ev4ANCeKW2YO21q0a"
+    "3m7UcBvwsLvxVYyg/BUMQGfxkbergXHLiisAeQCQwmqpttQYnGWr7ZWO1vAOr7NmL5y28sqE",
+    "pAbewFa51EFcJbD13qBJI3cc48gdwnif6XY9v4PdLzqGOZZoQo0GN+ZQlk0JLRQBouIQRT0zrKj1wcmzaxC9zdkSxSo/b"
+    "Z6OJlZQLDwAVdD5Rlr3LvW+7A/79QEePMY5iNVfAtaxJKGrLcOAGkugvMyoEG8eYnq5qY/Ce+M9tfCwtH31+CV+Ax5xgZ"
+    "cRs2TTqDnHNWTXcnjA2SPLIYrpZ3Liazcj+3FPLxtPK+6UynjWmm20ZuJqrij0eXwaNTzu/X0lHqAnu4bWN3jyUaMCrbS"
+    "ep0cCfY9v9cQI9prY378zKTh2VLPirKh60X8eJWmQRKA2/LHNtequ5k2DY4FTPe4qA0th6+VipelTQjdUftPyD129n1II"
+    "qmVDQDVpBkxwV6FjFZo93SrqThkZlLuNtf1Xba7QeOYGaDgdhZRreyi1ORqmMz3TYoo7V8mxILL6aKWJvC/8JtEAMP0Ae"
+    "JCBuRgTsWpOl5tOKRZxeyHMFV8/R+PJcZavyBnNAknLcxGIT3Za2SeKN9EPPHo6/OsPJYix8hgvj6KVj0WBHxBFXk2ys7"
+    "ITFugGDXDzidc5wXqHlicWgXjn+6G3RJjH0qarN0gtrbd3OHgQqMtJp4GQ5mMevYNKjKaXcl/RfVJp9I66fkZaNPZTX9r"
+    "qTAOuK44HMO2/EP0Xs02NhqEfbO5PEm7ZOp4od0602yJ3WF44/cqNb1kd47SWytq7UjfSQqUlalzifjGtZqd0PxNaN8Ud"
+    "6KZME96UIYjuZZmq70RYYowMUfdQwyAAbQ0fVYnHfZTgv+xzq5NR+MK3Jj3uffSr/e1FOPLb7WBrBO628CQOm1GDGnsZK"
+    "SSiUtXJaMyXLlN0584XBLbilLdh//jhoThTe7eno3ZtoAbZoXQKP25OCZOsUhxSVI1nGn2R/hs1VTy0sIM6Ws2/Ufu3eO"
+    "BQdHvxPqBAIkJu0l0TE2kaix+8AtaEx9YbiVvDVqvLwulEIfZV8iEaPQ+HMzNe+gwsqMFNnYSdOOrt1gIZXdhItOolrQk"
+    "beYoyHBz5hEhI+emeDAawUD82QqmKkJ14hb4aFAxcrdUJhswC3nRAvWOlqWVWXYxLQ3fGZS8qWhZdAUhJax+f1j3trTM5"
+    "BCHnuc87e2zrqe7whnTdMOApt+JAMfZGUZ+P4PMRBvBWle7v84ezkw3dF42IsmwMCViDdkafbBiOsFV/jiYhd2FHC3erT"
+    "JdJEcdmw7l2ptIH2eQScncWcYPoZnJ3qnkMtKba4Acn/Rcvwg4TCPsrtywDUbdQ4O6qN+72Kr3EP/XyCZAJP3zuT5JQxY"
+    "lVRp2AabOo/2LzDmLGhaSxOB2xy3Lc4rosgi9M63O6woJAI1Tzid8y2X+uHwBTkVlKjMbtKhRKNMQLlDo1YNlQsQ5ckn4"
+    "0ayumI3E4a2NLw6qpWweGJwOkPt3dlKjdJNKWTHF1vMnmfRABYjWy/f30NAaBfvgMQCPtzc/gpf/84SE9rXrP8SK0CBLt"
+    "TZCIlEZ23MGKX+3QXN/i/XBGTKm6CoaDknvz9Ghc6gXHwzPFIRCBMXJjuSHgmGGVLOnAPPgmUI3RDwOPP1f8ZmlgZxnNF"
+    "aNJn4nJLFsJgAMCznl21ffJnbfE2H0AG3zjC4UF70aS7MTrTwGRYDT7PCJvztbmxsBsyu5zpuHTqPKt+y3HG3ej5V7cEc"
+    "u0dcvUjiQkuNeznaWZyJtycyJyLt6SAxmu5XVZ3QvnNi4wen/oJmWO0eoxEDpwNIG+NtIA4Gvp6a6L7qpirMrxzygmNXq"
+    "OvoIXM9AQYSQhzeP+/jfSS3puCHg204s3t66IV48Cn7sxu993vQxfVlV5+waQCTJP9PIDnZ0N11MKnURWBFJr0r8AfLyQ"
+    "JpLtF6hd2RuQwlWbBxiVRd05fgGRCBVDWsU0GQKqHqBFNkDurVbm95qnhT4CNsEUy5aBYt5pf78992ye1gdHfNpJj76A3"
+    "VSy9wdgAuT6bPU+dnhlkCTloluWOzP0cgNl/9BY0WIIA7Mc2nTuTqm793F0jtEVbsyZnEUXiFWNkH7puaxnQk1QfM7e2c"
+    "Dll7kM3XixAMimc3sKlmWZx1hXxwAnoa69c1DR5eAGCRxcVbpfi4idg2weXTDDo+cvMk4pjfWmgbv2x91T1Vux4t6BxKL"
+    "QUQgYFlEK3iS8Q/nCh7AgleCaUnzwTar0M8Zz1IlrtliiayJog93CctTYLintQn3ZpCZ6E1jgLyRSS5+8WUICQtZdf9GQ"
+    "U/v7cq2nt4w+9/7/zr61P20keff9fgqs45OVQpsYz3XlYH65b2YSOxNnktlhObYMwlEMEouEE8fmu//rqaputYCcnXNeJ"
+    "BatVqvVl+q6PnX+moRMMeZ/cvlOkQ9D/J7OJQWCKn5qsq8F7e6PbJ9zD9KGVE2V1jiqn2lWxKqKDl31+hTTBx3zH9roIs"
+    "0oQH/o/1tGyIsnK3zqSDSSTIvEfZVXIuQDDipr3tiRO1bZoVkRGLhRVJXLKfvCBiYJQYd/ePLc5nxiY7trX4T2nanH/tL"
+    "+sw891odaF2n1OU3zlouKZdbKI7vWW5CfJKrfbSK5afaGrK8tP36C+0JJZelf2joLV+cAaHE+FQbGnq2mI1nDLfQ5H0r9"
+    "2wR8hcQoZZbTzmFXj3VPxmh13g6b/pXnhhdSo5Aa4UB95JoreQ9+XmRVlebIUBbFv4abQEcmsCXI9MBJK2zyBUT8EdXSE"
+    "yPtdX82N2nv4MA8TXs/m5PebZnKEQOazRCASOHNSs8TX+l5uhGC2wjwSBGtwXEqdeDQTboR2ohKEt2oeLU2uLF0gTmuBO"
+    "7THDkBg8thVLbbJm/3nqaHgKHpARynN0qt8b4aSON0o/009SOvT3xt7QnnoJFAZnGgZOoTgN9lPxanP3DbEJHx83JQSfP"
+    "GU2rf75AwR4wfDh5r23hXzA8Fh0CQj+hRU7Rv0r0RlFHSiIdVywOUb4h7DGGAqjwceH0y3MP4CR/K2AbPEIkHPYlXQ7KS"
+    "y3yyzuYJV4KP8KC+M4RqM1/TF6udhRbHtnusnatVob8ipQU+CLXfSUcQn+mbRN41onArN89OEywABs4Eu2h3H1Zrq6HvC"
+    "gZ0W5dDLEPDIa8PeyXi27j8iOS6hs562jvRoZEKNEBmZMuyvS79PmzKzML4H92w56wT5pTPFZ5yuvc0hZ3uRMerGzljXn"
+    "hihbt+IN0Gn0pXxDi1bXze4ZrYNzEnKitC4Hsb3qTtf5gp/Ru1/9HUZD8rNln7EwAiM/fCqFdE1iccE4h93FdIz0HFfwe"
+    "TIdCpRV9LZPhpZaNDZX1MhhpAxSEvUV8cN2Kn7a06HOqEZlSlOIbQihAs4Z+gG7J9GUJvO+15AeMj1iTeTjn/Rj3mU4Yf"
+    "XS584RkyUk6C12czSvcOItuQRCgcZg8TFzU0yIYP2R/FSxRca1YLU1fDSSvaVU8YkyopRzWggoi+WFjjvclRr0uthlFDr"
+    "YIMdn5XJ9TRWrNKEh1AUyPpt0EjBz86Qd9pLjDa2dALV0PNvZ9hNPueqNqI11fWbq8HRS99SPUJFJHoziFn7pRRJEp5xY"
+    "J8m0aPfiz79LfdjkN8x7R3+yVems9x10jt+GqF895N4zOIC8s23JbaXWAPjHxO9smGOueE6J433Lkd7oghJGhJf1djU/B"
+    "o5zLauC9qte+iw3VVFkbJVygdOGUXD3iBEc49kjzcK+ng8jDlC3OACfimWuo/a145J+ynqEdC0ava9aFQ03TD9LxUeg6z"
+    "glDyvS5bux/eIMDtYcmfTQTp4T4EjNISZppSpUx7XUf7x8A40WEvDasoctk9gIPRK9rTdTTw",
+    "Q6+Uo/x5bS+GD3vSBM1cf0HHuDdnVTNyDiHLcGU2pW8Jg49sqoGVknwh/Q7HNxIPcWwkDctNWA1+cn0ZDILxcqGSBNvSq"
+    "n6QVEiLTG8S4TxJm01H4H00AhtpGPWSK9MHO5MfNY2XIp8EHMH/Rf8NDV7//TDyKkmEWWC+VnKr/Un+0uHm1WKGMss5hR"
+    "Er7qSpH5pNpURYUtNKJhXgmL9IhTYE3jaS/FaDH4dRhJSD/CH1F8uD+r3PBTCHjWVcmSGGn+soaJmcAS6tmeV16F41+Hm"
+    "IzhC1nSMDx0WIkmi4EXfiOa5U317JcuSzwF26g7+XcmhDnSajBYGVV/C3/BxzQfbQOGlZsU6G1mKWpLHqC3abYJFab+3V"
+    "GiKT3P8BjhVGb7W9W/X2pTq8BqP735EA7jaLx6jBTY73FW/B4eGi3qVATfT2bEb7bs+6AYMrzPaIEXuacnBH7p12MtVPG"
+    "DlGNapAHeGInCngWnwNyOoDNhtsV6X9lMiUanS12tNGF/e2UZQ2cNK8Phh+vTe7rxoM94nO62HV4cBi9nTiqx5CqjVSXE"
+    "C1+YRRqGqL5WWBcoRm5MM9e1kM4dyI1ZIP0ds9+VHwD9gq+CU112Ybsk8k+VWviGo4pxOfAe1LvbpMHmiD59B2Xb7e3O/"
+    "eUc96CM8q+6GDtzTi4KGJitKG2dn3oRHKbYNloCJf6wD2SL/kwPk0FvK9QzxkDpJN0rdy6A0+sqjPMHdWlrrVleHJh+4K"
+    "JNv/QZ09LI56riLxAwAXaXT/U9Gk006z1fk57nR/aKjNnJItgIfUXlU7UjWrvBWrxAgINptVnsElL4heFb4eba8bd7fVV"
+    "UUd9Xuv+63X/Q4P0MbkRzQp367/FLnutjzR/e9+tY/XdGp6oiOI2qd+5fDwxHpdKSy+qur61m2V8xblfdrRJwbMzZYNGY"
+    "NE1u8+3ojd1X0part8XXH5/6+Se5fN2Nuf1X0cog4i9WvI6oYaOxQpzjotns7W52R6VUoMimDCVIVcdAIzvpjWSfa8oN6"
+    "17QFuModZQ8g3XYD+608g+xsuaW/eiFYb+r4TT98nwxSXBoQxPi3gTOmrHjY1fU1KohvO72v8gT0511R+J7W6zlNTJe4H"
+    "kHSUHBuhxvHvKxgAi2ZciMqJpcj9EiTye4lvYq/beGffiFLxcaEawzJljeEnEiqSudU10qah9YnryL5uCti++iDoTVf1Q"
+    "WfRaBB/3Q9AcnUqr9J0Xrayqmwhpr/lgccestKVFUgtcBVaFUFKFVLQTrKqwws96yGdJ7P+yABs9Vy8IE40/cOOXpjsr6"
+    "Rl1cpqFrAxl7ZWHEySKXKHik9i8DYdt5DL3OB/KPg0obnjcF0nuqbWMlpFFgleiWi2RNnIKriNzbBqwU7Kd5qqBGN5L2R"
+    "o3b1drM59xdifae8WSph4ALQLk0pMDOfGO/hZ0ypayMfBF/Mv4qA5GXc8eFnhl0ANDz4NBTd4kEgbDUQkTaWG7FGGuLwF"
+    "VbtIhyvzIu0d7O+bN0Wv+7356sBfph2aqmnCWZJT5N7Jl7N0kY2Q25uEORfovJkbsP+16GhuTa4Tp3tVrch7scVCaAFpU"
+    "2Z/RpxuHPZLRJ4nyB0/coB3I85VBCuiYlhZK58NyzdLvZzUkU/hGHmFw2XUx+UeruKyPy3DpRlHMf1F+gdO97xjKaiLX1"
+    "UOZuGlGx8y2rvyxdS7nVFnOXf1OnDZXTBn64AyDgGVIUhi1vZGPZ3KVafTGQk+cY24KpgDk2hLq+6zMi9b6hY0HwWPE2/"
+    "yP9OBBBELhhvn7OjrX0ClFALBQ18leFf4g/KEyLHFukqojiik8flzIuZQU7G1BS8agcRVY6frr2O/OUN6P6hoR+Z2N2Yr"
+    "M+2/BegeZ5RCawgzqMGn4MuTF/fujdbzA6GYVfI4ynIOsGf4KEaZEBI6p4q0EsGl9Do/1Zy+1jTdg+h+t9NtB4t0xk1h3"
+    "9OXbr4tRwZDenRZUudBbiU1EbYP1YdLYbjRQb4bcEKJbSmM5LbJH5SaIOo+p2H837BueskkdlM7pWkvVcfrXXNsitS8HN"
+    "bJ0FwqLR7VXck1cmyo5bhIV+Zl7W+x2zva7YA2g+Fmq8gxStCH41oc9QoAO3BYr6eaVeaWdAx23SxL6kYS5xpJ53WU0s4"
+    "yl+xnnJgLEeG0t3LTjerj8pbRjirDDpvxi1Tyw4sTdMGo8EY+hQ6TlY86CojgYgKu11qrGFmPHUHK6u5uQEvsdoVdu+t5"
+    "2M7CbLDb4XEbcqrZUS+UARbjlbeUdzGxfVq80hsdaxTeu0c7S8ZgiCjZxq+QmlJABWnBu7svd4/htuG/tkgldRlP+EvzC"
+    "aUjuvDH/zHR9sdr2wseiZ/S/i5nwuSXHYcvgbUTWegrIbD+YuApFJGTftPqAgit4RVA9BJQt0RMMRIXxfgmgMIPPyYFzD"
+    "zmGj+KZTVf4teprtFdGbqPNHSi3IXli2braahDzcf9f6pwN6oHt0kn+LAKGCMhMk/AMzB4AjELmgb8thCf3nbvRXr/B/N"
+    "7ylzYBxfUdpn2mt/ZHChzlmIdhB+YxO7Sl37giKhdepC/gbZFeMwU8O7umAeDaqkMfv63c6TUeFV8tunP6c28ZXY9WO5C"
+    "X++HKaObSp13BWmlRPyIAg8c9xjOzR0Bv1Efdmwzd3dnafgbQ47u7N7dPQUKNYvXv3GERZH2jp3TiI6NzCq18hwnw2+If"
+    "6SaL6misiOf0t5L5FK174ApEJAWLU4W1vr77u2F+wzzPQmLfz+PbRU2P+86TIoLmls+BWCMWp0bWp4vOROIvuqXqncOK+"
+    "PjtO8o8UvX0fglmCYxaCfRiv6kq/PDx3Q0b4SfpBF1m3PYVws2LFfjjmQro4GdArkjtmzTit6KsbluxFsMwk/p3d3Lhwl"
+    "IoPJXL1Ia118q8/LoDZ02AQspzNGSsDRVEQasMvG+38zZCcWMebIWbK6W8pcPe/qpODhAdmlWfsMOjQA6ckXDBfJo70xl"
+    "oid0ME6JZ1wwCaPWJ2HwDgjZgaFKX8Nj8xuvzDZGFc8gDzKGxVfhYJuZ44j2C+hn77jOolQwW0G/d/s7cle34Y7dJnSGa"
+    "KVdQRosey9Kpg4XN3d3TCOMPAllE/HT4vpooyzokILnXcqvOB28HG5j59F8oK30A9o4o5QDk+ioTdx1FPPjkjJ9awtg/1"
+    "OHy/GiAmHKctAloxkmJZ90YBhiR4H7g+c8letir5QyphSbRrihWMmOzH7vhQXtaRACu6KJKkl/AEiTq9zXuSi+bBPAF+n"
+    "lpuwtr+ZslLwIZa1/ZM2tLn7aDqcgz3ZNMZ2TNXUVWclFSOYTztJm6Y3FnGHO83eXnfJ9pSe8tMSkmhGhMMLAhEXWU5sc"
+    "sgrfQ9e4nPd3uvH7qrlwIued4bbYz/2mKPWiMtfKSVa+Qvn5Fgtj/b2pzU5BzG7GnFEk3kpIZZKDStorWqY7+zYRJ9CJx"
+    "SLuWQMXOFbY8eJnPVOSfpjoIgshdLCDKFFHVsqHSa9BdPgtW6mO6wFT5sW2VZ9+oUfGnhS7s5NwXZ9SJX3p3rMgtv1c2Q"
+    "MzqIrLy2lqF41rz8m7jcWEHsH+sKqd0Dr/WaaLm1PWY0C863DyyUKs1E8+ZtNxhMBDzvG6ENBHoJbL0D2rQ4kGqZE5B1z"
+    "9RYgk4pEph+Ylh7yFFpBqQJQPOPrALi+pRj40g3fmzbA3eEljomyjwTWLsTDHvEcsHERUEjbNKQnHYPr5x6jsDYJTwEDa"
+    "dwtWpUJI2oqGJZvYu8f+cxAzYkGRVNAgquEAKIlFHByn5lVFXRO8NoUdExxBqvqM038L9Fnw",
+    "LgGlOpWUQKm55cZTbbfijHkDYi1XPheQeimTnaCjzgYhlA67bEpDymJ0GJA4Ckla1eOurD8Ubc80ldpaZrVyLYuaBhYz6"
+    "lJ9pnqo41RxZpMwDJJhtPcVeIm9o2ywGEYM83dVg4yxCh7gZrRPaFYTmtVBDgv20LwlNl60hbEF90jDBoIxPTUY2FHTKQ"
+    "RyqIhmfaF9cSk60FuR8TChE87ShYp8R2dSmpEhdzdpHt+FwT/T6di0mCcrM87ViYw8gXkf1XfTL/Vdic+k7wyDp7AANp8"
+    "VfQtdqHUw4KGi+m+g01pyblRdvtxEcn3ZslU3nqWbWm0mOUHXK6BYKyRftlagYv6ON76F0Xq94UHob9HN5h/ttO1hta2S"
+    "17vky/Yq8voBDRQ7ajZu6mReMwicKK4GwVu1ttpBklpqg62rNTZ2ic1b6sY+TYdDc+sBkEN9CvmwsbgcGGYp6Zf6G6sg3"
+    "jK5YF+wxHBGxpwmUWQXXU2MLAeVa72iFVJREuVgRRPZeBbqcPA08QXP0CtZQA4nEaKR0jZDJ7bo03Qm6ymkZfVYTczO1n"
+    "zrqg+CN9MklyUhBNRo6kc6DVg7HdWD+h7HQT7yV/F65T5+XWs9PZpvGVKYXlcPPD5Xh10/qx4yAfYtGdiXegi2NR4EgNW"
+    "FX2PSYnp6xT5ujcG7RUOxPzzy3fSwwEmujQIRI/jUC2BgPSMTwbADbXluk6V7C+mCk03yUupYYhwJjB/R1hxR0oFS8Mbx"
+    "wEuJPhJHA8Z81FieY8bKXTtztJwtbEO3R5q0rhDwiaNu3123A+vEG/A4FkClt2mWzK0lfwDFxTNDm33tAlYiTw4R4veqp"
+    "mlnukC2rDracKKMUp2VURK6qNDxJ8vZcppUSv+8Csv5cG3Bune4IeAvsAxgl7mZgx+/V18FJIrxkt2teLk/wgoo7U5pLP"
+    "d3elfWh1Rwr3S1aGTeQ7nsSmqCkVXpNxcu4yLLJEfiXhk/LYyQ1Dh4fGO90eFjDgeWYHNty4rhxS3rUBb1wF/V/lwMjXx"
+    "s7L7VfR49JBk7k2988NA8J3JFjyIdNT2JX/VTKBxrrmr7gGwYTdLq07D/gp4su+k4maXNnVTWmREd8C59MlSLTC4MEUOa"
+    "sccyP5Y+0bG7lUJSIaBZUARhLdBV6XEHfxBLSevjLVKcp/mIG12kk5KrvoHlrXGs3PBWnzPKn2ZeHBJPR5wj3nUq/cWKt"
+    "lenaSR3FmnC+br1AuVETaZM9BovKDsTlEb+wQW3aziub1S9KBa5XxMYnE1qMBdRl3No393NQldC5xdPKEJyYHoj+ZpNcD"
+    "p4tJdq2qyT2LL0Uha7TkIxiW++Od1Qncq6/7Ve9zquvE0W1YqjEurlcyvIJFmxLFXdcZpdTKnHDSFmtg7ezc7pZxilqH8"
+    "uZF5shCREpy234tWJHfVau7czvw2/iRVvSSJLLRBxHqhO6wOay0r5yRW2DR1q4KGESPcltD2zznkcHBfyzs9J2SLBzbTK"
+    "AvfKlF8Cg+aF1+fmi4NDLwe7980kGjXTM8opxBDrr0PkvpKTrKyRzUn47L8O6wIr965p/GHr/QVINSvASjO0Zg8rH1J/b"
+    "UXhECwzoMV/XYXH1Dr9eVXxn23bMdqyc7ccHD53oqt9k+ryAOhcQqEmu6OxLnl50aflwPfCx/ZvNSdApiIZLT74vNICto"
+    "B57RkN20KHbdG5XBTLeWlXsAJnf4CKIEGsiUfHid8was3GutBPttT8mKYSLCTIJ1HyW8lMV65MYW65t7EdD+VP9MOZuq7"
+    "MjB5NrmqWxMvoaReErSK5WLAyZlvu8fQJMBvsFkonMvDCLIytsxvujjIcSS+FCElzTvP7WpqlZqCjwfl8AxSr0uVQX+jh"
+    "uy7CbKXfzQVYhMIpUY/24+AJTsbVljogf1qHB66FglaCgTPf4pq/TaehJWAxIwqD51BX4KzD37PcKhHs7VcJ34W7At906"
+    "9KOtWf5z2FFTOas8WAbv6iVWW2dE6HBpAiRmiXjtAUPoc8fU3ba9EiQLJ8OLPvJysgxsrkg7JTrfawDbFssQ3/bggIopY"
+    "50NreeUN8SO/7fNvGGiFHzTtLNbQdKaRMb6xY6yVsFbfRFyz2jOwcpiBX84LHNFZ9bNmPF+ycZcVvbGRR7M1ofkUcjpT4"
+    "BOht8ezT+yaK/t5Y3BC5mmmcZLxn+GynTsWSPE3AcfFWPjO2VHRp5R+OorTtOVCfHXoOCcZskyeX2s54vihkzccVMOaSC"
+    "hXfp02tU/W97lff0PNOKfFHXbHHJ2N4an7nn6k2ClwjPq8348w8BzMaANRU9LpUkfYm/Gx9VVkHAH/TEi1e2c1eLLY3PW"
+    "F+jzOhLHKs1enUP5JCEfKR6e9tGLgxh7pDhGUgP3H4UibrrzIY180CLJoMIxGzuTXUdC6jDgM9ZzmUf2Zw7W9QDcoenlb"
+    "7knXpfB9k42CrycOFz4euVv98Qfri3vnQgi/m5Mv5yW8SAuv/aEdd79zS23nvny+NUgB1+eXTv3o79FGFanH4FTKrUifq"
+    "DYTzY6DccIr1uefII3RnWCtFJuT215qAhuzaETCc0NQVB++KG7MP571xSADHeZeg+8Rec5VmyJkdH+47NUonw1nYxDkKp"
+    "E6xsHt4M68fUHYybra2iaGsqG38kOa3EsE5v4jieQ8kmCqhcSRw6NczqTSWBj9QClSGGjzpnE/rwjMeQfyURgmRhhgzOl"
+    "p7ML8vZT6XOWW1tLehlDTs5XE+WWUQbUeDImtPL8BZeGCNsthESlKg/SdT/GuK2gQ+XS1ziYoU9Xwy78NzCjsxXgKwhCY"
+    "qfVqRrUTv217v3orR5Zuv6bAfSLCqYc6+lB4nJkEp+0e5JhS2ZPJ+qt60N8gT4t9NqPDzop76OI95Nw8HW82cg3NGaED0"
+    "rxsspjM/ejzoNSOf+vx88QOaPdtDe/4KUrKWCJIJsqeWo+yMrRr+h8Nk45c6srWUr6fm/KFkisb/xGhsafLUlLJyZlhEx"
+    "2uxf7etY/OBBEjcGaj0Y1sa9dQsqowMjLWEhaWqscQJPgm1lXNUwoT99/h+KJZKCMXtIYhK1f+ViU0RQM9GrdGn/UtZZx"
+    "PrO3BOf/+28bXOR1RTpw4YvXWUpByewFS/yX7DTagS+OokMLYu8uSbYpPRX+bT324QrBCg1pSoe8drs1Tyb9avHjq7/EW"
+    "4mTxE64lE5HOpEtP/gsZL021DDeKfsj0IjxbTllI4tZD9p+QnTfl1zUgc3JPoYIsfM1zKjLJE/bLZtwE207G/nGTZzrOa"
+    "eu6d1rbFZN59qq5SjoJE84T2D6Hq5iL6pmvoLWijUYrMglNn+pPDXyaSEWFFOQZY6BZmdJNshyz0UR/t9T+T4FBbw0mWB"
+    "oylXBBtZn37fWKk4E3pfqRT0tsYbK/oAFCnifUs7ia7uE60UGno4fZi68PeKsSSP9l1Iq4dxh1cdCjw7QPqmZtnrPtA2x"
+    "q6Nw7EPsjdpp4Oxpgy/n8BPjI4B9/NJr3H3Q30ijO6P7p8+CK/vX0eG/nvABU/E4v/haKm4WMveBzPpXVsbaW/yYOScbq"
+    "/p86YPx4fTujvNtz+4OszldKwelv3Bon1tMnNqroidWZiMfl2ZU+IKr9u90xVqhFm7d2XKvd5VFIcLXFe4thAAuYe9txY"
+    "ZJ5KMOJ5EsJLbdNjhrfAP3kFY2GnbZ+BpTmIohpc+PLJAq+I/AXjEG5/k+cptUI7hxHrc8szdXUD7J7m8hKPAH/Z5KsXf"
+    "lrOCBB5AF1M77gy4Iz/rayLFe66vOWOTygdq2d5XwLu6JmpRmxeYpgdWW68awAORHoM2bZO6",
+    "R+r2notra8D+UJA/PNCpLX4jvDdKCb3IvIiTdAAuZ9EZwc2BmLWhU4VkNE4kXCJLSFHSS8JgAB+dIZJvSZAzZ0ebV6GkH"
+    "ZrSh6mVaCrWgxUdUtb1JpmT9Cs+Pti+gZHol8SBiaNTWTMcCmAkWZ3t+taHMDIuasleN4COfp8j8HbADSJD3tpH0iYZDU"
+    "Ybnxq1p8PDHaSRn9C5mm2iTbsxqZIL9j0FWNqk/rVPPxTviONvLAtVe4INNN300IxrJciSt7256g2+hEu7hi5Se/0AGvv"
+    "rOmKmHkZaqyQYOy+qMULG9tUf93z3dimOU3/bvf2Xa3d13vSHkTocW3nlm83MiFHxJkcH++xieEEkWpO50lhe8Y49Jaqq"
+    "tX6UWpIu7BSuSM0j9lqcv80tAjPj7EFpvbwRgBRPH+Tut0QejbwamvJlUlei9b6U5ce4CQN83DBeyrK7d+963QWdDjvAf"
+    "luV1lkVXptlxHZZzz1wI5ZsTVBiHC7Z1PfuhZ8BNyBUJdIde3cnhWJfs6Uu6HPCcz4Lx2uUYRZOmiXfQp0S5NISWfgY4g"
+    "QyBnXqdf0825DlxhhsyZiJHQml0lFr+nMSh66pSHaqc1/O8EsCu4L11G2Waxt9RDYmcQVEpzIXCcZ7gXYdfP4M22cVxQy"
+    "vmIspWkDZJNXKQA3p2rmhrf4U3lC0LicNii6+h70Jt+/7Eo3CGnaC5oERo5FG3MtydHfXTb87nNbbEQiyvaPrvxJchexP"
+    "6z0dnALU3YHzQotnJyKbpWc5yHzDBIT49Xxtstvh0uHm0fi2kkqyWS1x60ZCtysxELs867RHHWZqbnFgwOQf2qP/Ky23a"
+    "3yaHjcAtKeDYUKn+NiMOVPS990f4+9+OBAPxbRKMjgjYuKXs1nCkEuPSvZUgM9lxCzlmv2TX8D6JaeFr82eg3W+su6OeT"
+    "/cNLbXtx9cDYlEW2ZSRovZSZhNWD+5xuFHjutY8+gcRVtC18raDp/FCvKvpE1JmFhR2M1yygDQSYTl1sCbe1GsgznMk1F"
+    "W3ZgBu4QNewz0QjI8Rx+nRFo6y1wVoIi8xiK/wXF8A6TVdDqJ7Cqocc1r6T+WOpol/HUy98T9a8kvyHufXSyJ576WjNLh"
+    "grUc9neETOltj7u69hUM+5EX1IUDc6hec9dg/MCd8YRcKwdyCi+geGfn2uORvBWnRE922KlySPYmMJ7drv4JsSZQjEjBT"
+    "5G/cOmoxgBZZs0NUkIMVeZXjOtKhyMwVVOfqaLTMNNp3/tppXp5jNi5fs1I+anLRXoTuAjQMcA3RYtl9o2HZr0vRHq88a"
+    "Igy1tcv7Sc2rjZspkcjdefcayoPjLZW39IF1UdU8Gyjx4NmigBgIfTCfFUYqsTkB5Lm4BDMJI8aIhcwc8cZOOiWC5qbnS"
+    "5+T3jRXadLhjQ8x/QlOey9aWjy7VuXm0+X7/FPnS19tD6WLhNYh8o9IGPiMXYfAK7a50t5jKquX1oStYPUmX9HPoO77Vx"
+    "YTO/v+fc7tiPdndrlAbcEtaSDzjC8MsaH1FD79OJki6usdXy3vsCQYIsnSpY68gLxlJhFcvMj+wqTGlUM+hiWRHpsOgRZ"
+    "Z4TdQvgbzxQi43Ja7gSVjh2hyS5yOEOcig5aC0/mc0u11ylBxKbhs7ZQNRRzS26TkbMES5cFQvVQRUA1hENPbaSBKy8EG"
+    "RLbLKaho00Ryon6ADQsDb+sLd/dzdyIUs8rcSfJ+so65MeMXWKrej4X+ntKm6BAR45BngFyMXDiYYjSrpCvfsgcVyn7UC"
+    "CXHJIl6L1L4ovdHCRzNILEP0DbsnylZNo5b4I8PxD+qZFnZiNupfOOkF75HdRezfhfh2OG51ymobJA6Svc12bPARAsXvt"
+    "2Gq4SEbCImChkBca4spxZn4sysruYFkmElSoC2W1rj3KFEdyml4ybM7mQlAMRjvoDGLp+H/9PB1+GkmibghuHaktSjVGR"
+    "n5HWpHIflqvKW9RhTyWTQhNDKP3xulgNOTnJwg08HRCf/iJ6vyNU8c1s4a5f/6yKhVyFXomouLso8FB+RKPBe0V13WGgt"
+    "rcrZQDzyzSznnswDVmmKNx0A9e80ULIKvyhnlySc8RF5rG/CrJm9tiU3wrq1oXtDlbnz+mOX7kaTouHSBxWaBMTKnsyUN"
+    "7SvoEZIF3wIFVciVMU7bu58OaBM9Hx+NeVGmG6JKqYSPKiPfkzxJtzQUTJmjh8c1n80UxAr9cOrsREaSMlg7MDHRB8ixd"
+    "yDRzrKmd56GPvht5MMeHhVPCqVqKlvUI0DPjFkYZ35JMaSg+q4sTzXbQLnxsIBfdQhvti53/aNXqteQ3qAlniU3TVlvLm"
+    "BNbtZqvOm/Xp+fRfv/cVrYH6qq19ZRsnQsudoPzQwQ1vD+7B0wj9xo3iYdvayIEvxQqUP9ctPsVPgc68nXIsh0tLCpoh9"
+    "wa0Jrcfp0Yxzawpxwmh8je2Ind0q6UcyuuUjtMrNbqvBXu3ia+KiHiYUCj9sjkZY/gLL+v60SqBcZf3rP2HI+GeB9wT2k"
+    "nQdY66qb/qJssk9l8ShPIspSrQ48ml3AcCBft0CW6Z7Dt3Oszz1vQCTwLVPjvcdQK+73Br69fvHvzbNjP+o+jB5cm2O3+"
+    "+8uj/cAjOv9axw9C583aNgsXJotgIMxoHAYL2hUZ4NUyQKZt3PzE5ZLGhwXBtr06SxeLYhHtOTBSiwtcQloTYQkDqDIiT"
+    "RQWsGkR1VjOEc6JlZyoTw9PFHXCVR8aGhDP5xJ4JiA4mC/rMFY590xURpwBV9Hc1CxvcfCBgfeTGnKqjufMznesEbsSiU"
+    "QKre1cbesoohWdfQVrWNHUeFWTBXYgn3jw1cB99SFp3hwV8xvcFDcOvluDEfO7Lkdni2Ve8tcQGZgmJMqP7Q37W1ezWLk"
+    "ni+QSTp8MeuJD2TVuBFDpfeMZxsHrfMyqswWRXb8J2QkZxvEi9esMZTRkkFtIQcXflwCqaXEj4zMCREPG3hze6lxDXOQo"
+    "96R3lIBbE82TszzV1mkXuTmfFhVzBJUezokBuoAPY7TOh2V3dwnzOZ/gYKdeo+e1fnTahPpZ0Ap19GkhikDzXQTWJ9430"
+    "xUj/Lpoyu/7g/06tvKo6673usNYTPiCvTZscjmdiwQiyTe531Qg+J2x044QfzX9QJZxYnUR8Y3y1Xkj6oChcQID9F6rfU"
+    "i+ZCUPXGGbcOxLNUgAgdBkXf4striCsC+NLiFshNI3T7C1RLYU5DD8ZNQ2YHlZE8vAlT7sQl28JQnyga2BGF5pD9gHZa8"
+    "xmg0LSLGXRMw6eBDT0FMi0wtAm9yMCNq0VT+SREPH4X7sZaIBeJ2ScFpZ4qRRQG9hUJUY6Hl1E3CK95WlXv7T7S4N4fnQ"
+    "6YNosbMTgHVVph2CYQMIVT3SvzVG+rIe4Wk2SaHJAzhWL5TkZDSECA4EVB+xQG5RyYukurBtGnswoBsP9ztARV9CM3VGq"
+    "xm+gMEUZ3H1MclbVNKawa0AVb2KqEVP4ju7LXd/32sJNeT+vq2AqzaaL/JLjudGATOqWtIgBmnifzrrtEzZGAL4i/qA8x"
+    "9BTqtsBAC3ZAEn2gAZzfesE35aR2sjRDuVKOGP3wHWpqlkU6wCIROp5NuBJZ4vIk2/STz9zRZ9GJgUErQrkyq+ermcBUa"
+    "5fTrC+EN04wkcWWB4QxmebEataX6gWJ0v4JB2Dhaacb2UvrY+a2yLygOSEYQXH4c0CCu74mquFMsOhfi7eyuO7VDcsn7X"
+    "RfLB0aBzvmHLrhInt+zUhoh1g0AjjYVxJBrzAugZC/Vut9tfzZeQW8mSlfeilSuwt9SvMEWA",
+    "dtHudQ9Msh3loThyKRFWjVQFeQMNP+GEqGwKDD34rzLpDSSq8cwDVguM53dIjEniaCIxOuwGwpsKf6EDmXvurPjt3JxNf"
+    "TkcenqborEV2BGGeHhzkH6HLWEdY2iUnZ+JYw6DViuQwHAiew4Ou0REVHhOT9Fwl6vWedT/vm2HhU6yBEfvQCzOOHwqbq"
+    "RVw2pIJEBVK/2yNgKhM0BzYnm+tPZLKm5nDu1n0Sv6bKmg9t7C+d1aLVjoJmYgHjiylTxEZYjaxhrOi0jOTa8E+u+3wCe"
+    "yoWMaFOh8hyJXN2k79xXrbvQnu9Cca9oEkODX6ewViVcqVAPIiybAHOxzCOIy1wBEYhlIzP2YQGZtUaVxNqqEktFvHng2"
+    "CtjZPK+nMuGp1E9sxpuI06FtDd6aHqTK6/Xb1sHHMUsXYMEAEWzgB4WQUMZ6IqoB/0T7uxiTyC8/AUCE0JbKhmDp2U+HC"
+    "Oam9iaCH9vvtO3U+attb7ETg6CXsRoMY2QjIyOjcHOJkggPdY5zWVyEidNWxBBHiaVhFiQhnr/GsoYwwYEWvBQKg0iLc8"
+    "hiBz/yeINaaA0RFBCGJAXqPthXeOZGIWjb+XCIhNZRTJsUwwLiKrIoVCEcW7R7+2cpAx8RKRzaZZMlVvnK+vQzqySvYVv"
+    "0Trxew9vUi2TdqCs2Gd8P1lqDkECt6bTN7pbObShk273ooVhNpumeM5fumW6LGXzGDo4jBr3YeFOfl6e3CUEYF/amaN6S"
+    "vPycLoRftFqwjO1RniJMATAyiaZbibkq0njljbdyFmsiLZfLRSrZYcRJkk/YxtlqfnUHmBPRRHSDGJ+EeZ/dKEs6y8bQk"
+    "SznQayOldRY3v8aupfLEFoDpStGLK/NXjEgGhekgNZUJdXHZMyxaUQEcFgmuVpr2BedKhf37p1TOaCXmNtySOc4eQt4OM"
+    "xsQK0Ix2CGz+fsKAjN27T4zJIS8ibpU43qtGa/AWx02JIBqD1DoSjkudZRXAtWdWNpJVWRcwOFM5d7KtyKchvzJ7IDQrA"
+    "+QuDGHrH6qE4LvrPgQ6b0W17EW9SWsDKLg3HEWrooLhfJrEX0o9S0UFhytS4RkvqSdYzMvLx6evbm7bNXJ4+e9qbZhW10"
+    "vkinRQJ0KYNWcxY3W6JgmpMY0Eouk4wni7FP6TVqrP1cLK5MS4HZUTBNx8SDtlgjiTwCN4gVjJqW1enGnp2lVcJbVvLy0"
+    "EZFiNB4UUCnyjkOEztj7DFbIDJMSC39/iS/2SixqM/sMzmyG+wJtCYXHGlELCgc/omz4EsgwLvioUHcRJ5CDqc5qFBNTz"
+    "ep599k2R5B4tYlALUV2541U/UdqQltKUv+opdzDghyB/7GekTh0ERFPU3x6sY9bY+2kdJjT62gz1h9G7aaBaD90njG/Kv"
+    "xE5/OPMAZEdyLKVPjnS4j5StnAF8b1ALCIzNuZ9UiGdHJdbn5iAJXsCGlxQq9oQEOA89yozq7xeY8LnKXn6rcvqAHE6cv"
+    "ppMGLgNGdN3pnGi0r5BEPofcb+lTiLZZH+hlgcr/Qvqn4dCHrf2t7K05FqP+dZZ+jheJBkuUMS1lGer4UcH4tICVjo8LA"
+    "xIU/6cwkynMmp/zlXlbmNvkggSPeJqsvFNtuabCeSTsf7mBZCRIhYfV4oYEEOXNd34rB+kQvHi0GsGiSjTz9nGonLkIZQ"
+    "Ef0mWqnjXFcjrmwbxIW5woDJoRuFKSaFyyNy8w9m37XSt82yLBMPQ8FEeJlwQKqAPIAleFAJDmhOK90MLqPIXX5JoLUr6"
+    "K1lQ5Kk6seW9UoSra6Xv+JAmvVQADLQ2Rw4butW0xMGfSsPODFD/i0ATGWGTC/qGUFF7qHCWA1Qv4PsHxpP6mSUN8SFWS"
+    "1vUg8IQS/hwGeXLNogJUSvfuEYdG8nOZIofuNfTXdeBlQq/7uEgncfC/gnbSycYr06gNKDMECjRX3ZwYAxZ5OQha3GFwK"
+    "diKyh3k41ig8ycZUjjR/y4HIMLbqZdUvSSCFrl53UepKGDWCuUU8Eq7Jm/4PQGFMw99g28iETOPkOTYtXVYWijUffODY5"
+    "VptSeQ6p3bVoH+OZhxJx19Ji5UiVgc2I1Fndq+KRykFxYjTUwasnaLBiIy42K0ZHFWgN8aJLbi00iPAkA8suqWy4Ryw+7"
+    "FikNb9i1uovXvL48RKWBoNhFoRyssrEWYkIX/uU0UCwRJyUYe0niUkiUgjFjbsaYYaHntJdEh0WEauBmgbDiVIBTeMI1w"
+    "rPJUpWsEWRHlPKnCRgm8WJW4vWEUs1uabd30NIT+FKemccvOaeolrUvzdbK1vnLEA+5dzVjQINNGBC2qMkZQT5nvE46iE"
+    "4hLJNO3vPfL6ckxpCzaEqklbYkTA9+k4fnubbWyNlDUjlVEsmRs1YGgfl6HgAEnJ0eakI/pLKn9eYHup7zRg4Ogv9504s"
+    "QbWuNW1mWQBLHDieU35xSdMbO68gI8v3tbaPrcJ0G7aMvl04DDtEsIdis51qSK64RU0+7HTZHXBXtG/ZC6yqFAUew6XSY"
+    "3CuGQsR3V9Z4Yt6WTv60woQNUB12s+fbrHB+W9+4RRSy9mv+sPJVWM6VHKRkM6Z1vWWV4CEgfcJycpayScPDltDIumASL"
+    "nhYC+HWuQ1/j7hGj1zixMMwdTn6Jq0clZ4NOfdLNeZnS0G17e2G1Ws6dODLHZeilOLAcx9PSAW5+qbBPKgcK0nAgd28AD"
+    "fK8lAXCMBRIbUN9O8R7Dpdp+JlE/uKzZDng/AbUd0D34bfkOUBBFwXFHPB9t/Ibx8/XHJ9pxGQW/24THpSpmRdzaFTFfX"
+    "dj0xvZXnNiOxXrc96Rot7AS0Q9NI46cZYKop9zoZ8YUASYsfM1NwMgVsNcb6PVjcflNXULCkHpNSKBA6nTycDA2oxU4Cy"
+    "NzdiFvycDnKP/p0cH6fDv0eEOxy7S8q6KHFejajH9Nb3BJai2XtpMLHd3cP1Yn8sTaGQuG47DeEfASIXs/k/T9wguzykj"
+    "PtT5PqgQX01UT1Wfrq4U8/kN52p8JbaN/Rz2HoH79+8Vw7RLKQdd0BFbvxIILmnznTKgbszOiI1YXB2mbuWNGY1kR9rVs"
+    "innrKE9u9IeMhjy63SckQgc0oBMiLPYQ/a6xR5TsDRuoZ3I+wR9N/7sR86v8iMTf5395kHSodGc0dpv3LdIpCj9yCuhyV"
+    "48pcVfE67Op5J2tQBSkHyLCcCp0Wm9ZALHqSChYwcxnhFDgbQukI0vixS0jqVnOls+Eg0j8vaxNOxTY2l6ltdknHjr5+B"
+    "rNs9YTmiTjBguLDpcRVTpfwBKVlww</script>\n<script>(()=>{document.currentScript.remove();const o"
+    "=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0)"
+    ");new Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text"
+    "().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.crea"
+    "teElement(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"repor"
+    "t\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -28282,15 +28343,17 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, there is a column for the standard error of
-   their live bytes. */
+/* Writes the largest stacks: by live bytes or, if the report is `by_peak`, by the bytes that they
+   held at the peak of their device. If stacks are samples, there is a column for the standard error
+   of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes, cut;
+    uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+    mli_putf(r->o,
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks: ",
              samples ? "       error" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
@@ -28304,11 +28367,14 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         else if (samples)
             mli_put_str(r->o, "           -"); /* not known: some live blocks may
                                                   not have been picked */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
+                 s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    for (; i < r->stacks; i++)
+        left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, r->by_peak ? "stacks at the peak" : "stacks",
+                        left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
@@ -29278,6 +29344,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 #if !defined(MEMLORD_NO_PROFILES)
 
+/* How many times what its samples stand for a stack gets at most. A site that has more must have
+   stacks of which no block was picked. */
+#define MLI_PORTION_MOST 4
+
 /* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
    is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
    a device. */
@@ -29586,10 +29656,6 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* How many times the blocks that its samples stand for a stack gets at most. A site that has more
-   blocks must have stacks of which no block was picked. */
-#define MLI_PORTION_MOST 4
-
 /* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
    the stacks have more than the whole already, divides all of the whole among them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
@@ -29714,7 +29780,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, voi
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
         if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
+        (void)mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
     }
@@ -29755,6 +29821,141 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/peaks.h -- */
+
+/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+   reports/export. Locks: those of the reading functions; none while `put` runs. */
+
+/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
+   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
+   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
+   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
+   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
+   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
+   of the holders. Tags and scopes are not known. */
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/peaks.c -- */
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* The bytes of a site at the peak, or those that no site of the list has. */
+typedef struct mli_peak_part {
+    uint32_t site;  /* the row of the site; 0: no site of the list */
+    uint64_t bytes; /* all bytes of the part */
+    uint64_t given; /* the bytes that stacks have got so far */
+    double stacks;  /* the sum of what the stacks of the part held */
+    double upto;    /* the sum of what those stacks held that have got their bytes */
+    double scale;   /* what a stack gets for each byte that it held */
+} mli_peak_part;
+typedef struct mli_peak {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+    uint32_t dev;
+    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part is of no site */
+} mli_peak;
+
+/* Returns the part of a device's peak that has the bytes of a row of sites. */
+static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
+    uint32_t i = 0;
+    while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
+    return &p->part[i];
+}
+/* Finds the rows of the sites that held the device. */
+static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
+    memlord *lord = p->x->lord;
+    uint32_t row;
+    size_t i;
+    for (i = 0; i < h->sites; i++) {
+        const mli_site_record *record = mli_site_record_of(lord, h->site[i].site);
+        for (row = 1; row <= p->x->sites; row++)
+            if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
+                mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
+                break;
+        if (row > p->x->sites) continue; /* added since the capture */
+        p->part[i].site = row;
+        p->part[i].bytes = h->site[i].live_bytes;
+        mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
+    }
+}
+
+static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t bytes) {
+    b.bytes = bytes;
+    if (bytes) p->put(p->writer, &b);
+}
+/* Adds what a stack held to its part. */
+static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part_of(p, row->site)->stacks += (double)row->held;
+}
+/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, so that the rest is not
+   a few bytes that rounding left. */
+static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part *part = mli_peak_part_of(p, row->site);
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
+    uint64_t upto;
+    part->upto += (double)row->held;
+    upto = (uint64_t)(part->upto * part->scale + 0.5);
+    if (upto > part->bytes) upto = part->bytes; /* a new peak came meanwhile */
+    if (row->node <= p->x->nodes) b.node = row->node;
+    mli_peak_put(p, b, upto - part->given);
+    part->given = upto;
+}
+static MLI_COLD void mli_peak_stacks(mli_peak *p,
+                                     void (*fn)(mli_peak *p, const mli_stack_row *row)) {
+    const uint32_t rows = mli_stack_rows(p->x->lord);
+    uint32_t i;
+    for (i = 1; i < rows && !p->x->o->failed; i++) {
+        const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
+        if (row.dev == p->dev && row.held) fn(p, &row);
+    }
+}
+/* Decides how much the stacks of each part get. */
+static MLI_COLD void mli_peak_scale(mli_peak *p) {
+    const int sampled = mli_stacks_sampled(p->x->lord);
+    uint32_t i;
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        mli_peak_part *part = &p->part[i];
+        part->scale = sampled && part->stacks > 0 ? (double)part->bytes / part->stacks : 1;
+        if (part->scale > MLI_PORTION_MOST) part->scale = MLI_PORTION_MOST;
+    }
+}
+
+static MLI_COLD void mli_peak_of(mli_peak *p, const mli_holders *h) {
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, 0);
+    uint32_t i;
+    memset(p->part, 0, sizeof p->part);
+    p->rest = mli_frame_of_kind(p->x, p->dev,
+                                h->sites < MLI_HOLDERS ? MLI_FRAME_UNKNOWN : MLI_FRAME_OTHERS);
+    p->part[MLI_HOLDERS].bytes = h->bytes;
+    mli_take_off(&p->part[MLI_HOLDERS].bytes, h->arena);
+    mli_peak_sites(p, h);
+    mli_peak_stacks(p, mli_peak_count);
+    mli_peak_scale(p);
+    mli_peak_stacks(p, mli_peak_give);
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        b.frame = i < MLI_HOLDERS ? p->part[i].site : p->rest;
+        mli_peak_put(p, b, p->part[i].bytes - p->part[i].given);
+    }
+    b.frame = mli_frame_of_kind(p->x, p->dev, MLI_FRAME_ARENA);
+    mli_peak_put(p, b, h->arena);
+}
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_peak p;
+    p.x = x;
+    p.put = put;
+    p.writer = writer;
+    for (p.dev = 1; p.dev <= x->devices; p.dev++)
+        if (mli_holders_get(x->lord, p.dev, &x->r->holders)) mli_peak_of(&p, &x->r->holders);
+}
+#endif
+
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
 /* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
@@ -29768,11 +29969,16 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    are in the order of their device, tag and frames, and equal stacks are one line, as long as
    there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more the order
    begins again, and readers add equal lines up. FOLDED has no anomalies and drops: its readers know
-   no comments. */
+   no comments.
+   FOLDED_PEAK has the bytes that were live at the peak of each device instead, and its first frame
+   is "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, under
+   "cpu (allocated)". Neither has tags, scopes and parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 
@@ -29793,6 +29999,7 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
+    const char *measure; /* what the bytes are, behind the name of the device; "": they are live */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -29804,10 +30011,12 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_escaped(o, text, ';', ":");
 }
 /* Writes the stack of a line, the outermost frame first, and its bytes. */
-static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
+static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
+    const mli_export *x = &w->x;
     mli_stack stack = mli_stack_of(x, &line->of);
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    mli_put_str(o, w->measure);
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
@@ -29891,7 +30100,7 @@ static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
 /* Writes the lines of the table, and empties it. */
 static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(w, &w->table[i]);
     w->lines = 0;
 }
 
@@ -29916,34 +30125,72 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-static MLI_COLD void mli_folded_write(void *writer) {
-    mli_folded_writer *w = (mli_folded_writer *)writer;
-    mli_export_stacks(&w->x);
-    mli_shares_make(&w->x, &w->shares);
+/* The three functions below fill the table. */
+static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
     w->groups.put_part = mli_folded_part;
+    mli_shares_make(&w->x, &w->shares);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_held(void *writer, const mli_live_block *b) {
+    mli_folded_add((mli_folded_writer *)writer, b, NULL, b->bytes);
+}
+static MLI_COLD void mli_folded_add_peak(mli_folded_writer *w) {
+    mli_peak_blocks_each(&w->x, mli_folded_held, w);
+}
+static MLI_COLD void mli_folded_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
+                                       uint64_t bytes) {
+    (void)allocs;
+    mli_folded_add((mli_folded_writer *)writer, of, NULL, bytes);
+}
+static MLI_COLD void mli_folded_add_allocated(mli_folded_writer *w) {
+    mli_shares_make(&w->x, &w->shares);
+    mli_allocs_each(&w->shares, mli_folded_allocs, w);
+    mli_shares_free(&w->shares);
+}
+
+static MLI_COLD void mli_folded_write(mli_folded_writer *w, const char *measure,
+                                      void (*add)(mli_folded_writer *w)) {
+    w->measure = measure;
+    mli_export_stacks(&w->x);
     w->most = MLI_FOLDED_LINES;
     while (w->most && !w->table) {
         w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
         if (!w->table) w->most /= 2;
     }
     if (w->table)
-        mli_groups_each(&w->shares, &w->groups);
+        add(w);
     else
         w->x.r->result = MEMLORD_E_NOMEM;
     mli_folded_merge(w);
     mli_folded_flush(w);
     mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
-    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_write_live(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, "", mli_folded_add_live);
+}
+static MLI_COLD void mli_folded_write_peak(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (peak)", mli_folded_add_peak);
+}
+static MLI_COLD void mli_folded_write_allocated(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (allocated)", mli_folded_add_allocated);
 }
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
-    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_live);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_peak);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_allocated);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
-      alloc_space), and its live blocks (inuse_...). With stacks a sample is of a stack. If stacks
+      alloc_space), its live blocks (inuse_...), and the bytes that it held at the peak of the
+      device (peak_space). With stacks a sample is of a stack. If stacks
       are samples themselves, its numbers are shares of those of the site, and a comment says so.
       Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
       sample of their own, in which no object counts. The scopes that a block was allocated in are
@@ -29958,8 +30205,18 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag",   "part"};
-enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
+    "space", "device",        "tag",   "part",        "peak_space"};
+enum {
+    MLI_WORD_BYTES = 4,
+    MLI_WORD_INUSE_SPACE = 6,
+    MLI_WORD_DEVICE = 8,
+    MLI_WORD_TAG,
+    MLI_WORD_PART,
+    MLI_WORD_PEAK_SPACE,
+    MLI_WORDS
+};
+#define MLI_PPROF_VALUES 5 /* of a sample: two numbers and two sums of bytes, and peak_space */
+enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
     mli_export x;
@@ -30011,11 +30268,12 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of the string that names a part; 0: the sample is of no part. */
+/* Writes a sample with the values of a pair: a number of allocations or of live blocks and their
+   bytes, or the bytes at the peak alone, as `first`. `part` is the number of the string that names a
+   part; 0: the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
-                                      uint64_t part, unsigned live, uint64_t count,
-                                      uint64_t bytes) {
+                                      uint64_t part, unsigned pair, uint64_t first,
+                                      uint64_t second) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -30023,8 +30281,8 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_out_buffer(&m, buf, sizeof buf);
     mli_out_buffer(&v, values, sizeof values);
     mli_out_buffer(&p, places, sizeof places);
-    for (i = 0; i < 4; i++) {
-        uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
+    for (i = 0; i < MLI_PPROF_VALUES; i++) {
+        uint64_t n = i / 2 != pair ? 0 : i % 2 ? second : first;
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
     for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
@@ -30036,11 +30294,15 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(void *writer, const mli_group *g) {
-    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, MLI_PAIR_LIVE, g->blocks, g->bytes);
 }
 static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
+    if (allocs | bytes)
+        mli_pprof_sample((const mli_export *)writer, of, 0, MLI_PAIR_ALLOCS, allocs, bytes);
+}
+static void mli_pprof_held(void *writer, const mli_live_block *b) {
+    mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
 /* Writes a location and its function, which both have the number `id`. `file` is the number of a
@@ -30097,7 +30359,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
                                     const memlord_part_info *part) {
     mli_pprof_writer *w = (mli_pprof_writer *)writer;
     const uint64_t name = mli_pb_string(w, mli_part_name(part));
-    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
+    mli_pprof_sample(&w->x, whole, name, MLI_PAIR_LIVE, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
@@ -30129,7 +30391,8 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     mli_export_stacks(&w->x);
     mli_shares_make(&w->x, &w->shares);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(o, 1, 6, 4);
+    mli_pb_pair(o, 1, MLI_WORD_INUSE_SPACE, MLI_WORD_BYTES);
+    mli_pb_pair(o, 1, MLI_WORD_PEAK_SPACE, MLI_WORD_BYTES);
     mli_pprof_names(w);
     mli_pprof_anomalies(w);
     mli_pprof_estimates(w);
@@ -30138,10 +30401,11 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     w->groups.put_part = mli_pprof_part;
     mli_allocs_each(&w->shares, mli_pprof_allocs, w);
     mli_groups_each(&w->shares, &w->groups);
+    mli_peak_blocks_each(&w->x, mli_pprof_held, w);
     mli_pb_u64(o, 9, mli_wall_now());
     mli_pb_pair(o, 11, 7, 4);
     mli_pb_u64(o, 12, 1);
-    mli_pb_u64(o, 14, 6);
+    mli_pb_u64(o, 14, w->x.r->by_peak ? MLI_WORD_PEAK_SPACE : MLI_WORD_INUSE_SPACE);
     mli_shares_free(&w->shares);
 }
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
@@ -31189,10 +31453,14 @@ typedef struct mli_writer {
 #define MLI_WRITER_PPROF MLI_WRITER_NONE
 #define MLI_WRITER_HEAPTRACK MLI_WRITER_NONE
 #define MLI_WRITER_FOLDED MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_PEAK MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_ALLOCATED MLI_WRITER_NONE
 #else
 #define MLI_WRITER_PPROF {mli_pprof, 0}
 #define MLI_WRITER_HEAPTRACK {mli_heaptrack, 0}
 #define MLI_WRITER_FOLDED {mli_folded, 0}
+#define MLI_WRITER_FOLDED_PEAK {mli_folded_peak, 0}
+#define MLI_WRITER_FOLDED_ALLOCATED {mli_folded_allocated, 0}
 #endif
 #if defined(MEMLORD_NO_REPORTS)
 #define MLI_WRITER_TRACE MLI_WRITER_NONE
@@ -31300,7 +31568,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char mli_format_suffixes[][11] = {
+static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

@@ -163,7 +163,7 @@ verdict $? 'a sample is the default: its totals are within six standard errors'
 
 preloaded env MEMLORD_REPORT="$out/phases.json" MEMLORD_STACK_BYTES=1 "$out/stacks" phases &&
     holds phases '
-[("phase_c" in frames(t), 112 * 10**6 < t["at_peak_bytes"] <= 120 * 10**6) for t in totals if t["at_peak_bytes"] > 10**6] == [(True, True)]
+[("phase_c" in frames(t), 118 * 10**6 < t["at_peak_bytes"] <= 120 * 10**6) for t in totals if t["at_peak_bytes"] > 10**6] == [(True, True)]
 sum(t["at_peak_bytes"] for t in totals) == report["peak_holders"][0]["bytes"]
 "phase_c" in frames(totals[0])
 sorted(t["peak_bytes"] for t in totals)[-3:] == [10**8, 10**8, 12 * 10**7]'

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/names.h"
 #include "books/sites.h"
 #include "books/stacks.h"
@@ -264,7 +265,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
-        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+        mli_u64_store(&device->watch.holders_bytes, live);
         mli_stacks_hold(lord, dev);
     }
     mli_lock_drop(&state->lock);
@@ -272,7 +273,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, live,
+                        &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->peak))
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
@@ -284,7 +286,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
-    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_u64_store(&device->watch.holders_bytes, 0);
     mli_stacks_hold(lord, dev);
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
@@ -304,14 +306,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
-    struct mli_snapshots_state *state = lord->snapshots;
-    const mli_holders *h;
-    uint64_t bytes;
-    mli_lock_take(&state->lock);
-    h = mli_device_record_at(lord, dev)->holders;
-    bytes = h ? h->bytes : 0;
-    mli_lock_drop(&state->lock);
-    return bytes;
+    return mli_u64_load(&mli_device_record_at(lord, dev)->watch.holders_bytes);
 }
 
 /* -- life -- */

@@ -83,8 +83,7 @@ MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
-   taken. */
+/* Takes the holders of a device if mli_holders_due says so. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
