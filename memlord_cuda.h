@@ -56,33 +56,36 @@
     --------------------------------------------------------------- >>concepts ---
 
     Runtime   a wrapper makes the real call exactly once, unless retries were asked for, and returns
-              its result. The layer itself asks the runtime for nothing but the current device.
+              its result. The layer itself asks the runtime only for the current device.
     Driver    all other questions go to libcuda, which the runtime has loaded. The driver has no
               last error to change, and to push and pop a context changes no current device.
-    Active    a device is active if its primary context exists. The layer makes no device active, as
-              a context costs hundreds of MB. The capacity of another device comes from NVML alone.
+    Active    a device is active if its primary context exists. The layer makes no device active,
+              because a context costs hundreds of MB. The capacity of a device that is not active
+              comes from NVML alone.
     Device    cuda:i is the runtime's device i. Memory counts on the device that the runtime takes
-              it from: the current one, or that of the stream. So does managed memory, wherever its
-              pages are, as cudaFree does not say whether memory is managed.
-    Context   the size of a context is taken once, when a sample first finds it: what NVML says that
-              the process holds, less what is on the books. If NVML does not name the process, what
-              is used more than at attach stands in for what it holds.
+              it from: the current device, or that of the stream. So does managed memory, wherever
+              its pages are, because cudaFree does not say whether memory is managed.
+    Context   the size of a context is computed once, when a sample first finds the context. It is
+              what NVML says that the process holds, less what is in the ledger. If NVML does not
+              name the process, the growth of the used bytes since the attach stands in for what
+              the process holds.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
-              Registered memory was there before: record its malloc too, and it counts on the cpu
-              and on pinned.
+              Registered memory was there before. If its malloc is recorded, too, the memory counts
+              on the cpu and on pinned.
     Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
               and each pool that a wrapped call made or set, up to 64 of a process at a time.
-              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy: the layer
-              would ask it after its end, which is undefined. The blocks of a destroyed pool count
-              as outside of pools until they are freed. The layer never asks a pool that others
-              made; what is allocated from it counts as outside of pools, too.
-    Reserved  the bytes that pools and graphs hold, and those that are live outside of them: what is
-              live on the books and not pending, less what pools and graphs say is used. `cached` is
-              what is reserved less what is allocated, and so what pools and graphs hold unused.
-              Where unwrapped calls use a pool, their bytes count as cached, as far as they are more
-              than what is live outside.
-    Collection of a cuda device trims its pools and graphs. It gives back the reserved bytes before
-              less those after. The host's own callbacks run, too, in the order of their adding.
+              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy. Otherwise
+              the layer would ask the pool after its end, which is undefined. The blocks of a
+              destroyed pool count as outside of pools until they are freed. The layer never asks a
+              pool that others made. What is allocated from such a pool counts as outside of pools.
+    Reserved  the bytes that pools and graphs hold, and those that are live outside of them. Bytes
+              outside are those that are live in the ledger and not pending, less those that pools
+              and graphs say are used. `cached` is what is reserved less what is allocated, and so
+              what pools and graphs hold unused. Where unwrapped calls use a pool, their bytes count
+              as cached, as far as they are more than the bytes outside.
+    Collection  the collection of a cuda device trims its pools and graphs. Its result is the
+              reserved bytes before the trim less those after it. The host's own callbacks run, too,
+              in the order in which they were added.
               Bands ask the layer for a collection only after the host has set a strategy
               (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
               when memory or a limit runs out, or when a neighbour or the host asks for a
@@ -90,17 +93,17 @@
               the pools as much as was used of them at most since the last collection.
     Capture   the layer ends no capture. It records no event on a stream that is captured, and
               relaxes the thread's capture mode while it asks and trims. An event that a capture
-              held back is recorded at the capture's wrapped end, before the next wrapped wait, or
-              in a poll.
+              held back is recorded at the wrapped end of the capture, before the next wrapped wait,
+              or in a poll.
     Streams   a stream must exist while an event is still to be recorded on it.
-              memlord_cuda_stream_destroy records it first. Before any other end of a stream no free
-              may wait for the stream: to ask a stream that is gone is undefined. Drivers mostly
-              refuse, and the fence has failed. Since CUDA 12 the layer notices a new stream or
-              context at the address of one that is gone. Then the frees that still needed an event
-              have failed, and the events of the old context are forgotten. Only its own thread can
-              name a per-thread stream. If a capture held back an event for one, and a poll of
-              another thread records it, it goes to the legacy stream, which waits for all blocking
-              streams.
+              memlord_cuda_stream_destroy records the event first. Before any other end of a stream
+              no free may wait for the stream, because asking a stream that is gone is undefined.
+              Drivers mostly refuse, and the fence has then failed. Since CUDA 12 the layer notices
+              a new stream or context at the address of one that is gone. The frees that still
+              needed an event have then failed, and the events of the old context are forgotten.
+              Only its own thread can name a per-thread stream. If a capture held back an event for
+              such a stream, and a poll of another thread records the event, the event goes to the
+              legacy stream, which waits for all blocking streams.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -130,8 +133,8 @@
     -------------------------------------------------------------- >>threading ---
 
     Any thread may call any function at any time. The layer holds no lock over a call of the driver,
-    except over those with which the first call of a process loads it. It holds a lock while NVML
-    loads and while NVML lists processes; a fork waits for the list. These may wait in the driver:
+    except while the first call of a process loads the driver. It holds a lock while NVML loads and
+    while NVML lists processes; a fork waits for the list. These calls may wait in the driver:
 
         record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
         poll, stream_end_capture, *_synchronize
@@ -147,11 +150,11 @@
     cuCtxDestroy, wait until no free pends on the streams of the context, and call
     memlord_cuda_events_release: both destroy the layer's events.
     CUDA may not be called once a process ends. The layer registers an exit handler when it loads
-    the driver. It runs before the driver's own exit handlers, and waits for the pollers that are
-    inside a device. From then on every function returns as without a driver.
-    Attach after a fork, as CUDA does not survive one. A child of a process that has loaded the
-    driver has none: nothing is attached there, and every function returns as without a driver. A
-    free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    the driver. The handler runs before the driver's own exit handlers, and waits for the pollers
+    that are inside a device. From then on every function returns as without a driver.
+    Attach after a fork, because CUDA does not survive a fork. A child of a process that has loaded
+    the driver has no driver: nothing is attached there, and every function returns as without one.
+    A free that was pending is credited when it is polled, and counted in fence_failures. The ledger
     itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
     header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
@@ -160,22 +163,23 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    what succeeded. While the runtime frees a block, the block is off the map, as another thread may
-    get the address (memlord_free_begin). If the free fails, the block comes back, without the uses
-    recorded of it. A free of a pointer that is not on the books is counted in unknown_frees.
-    The other functions return a memlord_result. If the driver refuses something after attach, a
-    capacity is unknown, a collection does not run, or a fence fails; then its block is credited and
-    counted in fence_failures. A fence that cannot be asked now, in a host function of a stream or
-    in a capture, is asked again later.
+    calls that succeeded. While the runtime frees a block, the block is off the map, because another
+    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
+    without its recorded uses. A free of a pointer that the ledger does not have is counted in
+    unknown_frees.
+    The other functions return a memlord_result. If the driver refuses something after the attach, a
+    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence is
+    credited and counted in fence_failures. A fence that cannot be asked now, in a host function of
+    a stream or in a capture, is asked again later.
     The runtime's last error is what it would be without MemLord. After retries that succeed it is
-    as clean as before; after retries that fail it is that of the last attempt. If a limit of the
+    as clean as before. After retries that fail it is that of the last attempt. If a limit of the
     ledger refuses, no attempt is made: the result is cudaErrorMemoryAllocation, the pointer is
     NULL, and the last error is as before.
 
     ------------------------------------------------------------------ >>costs ---
 
     An allocation costs what memlord_alloc costs. A free costs two or three times what memlord_free
-    does, as it can be taken back. Each makes these calls of the driver beside the real one:
+    does, because it can be taken back. Each makes these calls of the driver beside the real one:
 
         malloc, free, free_async           0
         malloc_async                       0; with several devices 1
@@ -202,10 +206,10 @@
     processes, for which NVML takes locks of the driver. In a container, where NVML does not know
     this process, the lists end after 8.
     Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
-    which nothing waits stay known, as it takes more calls to find a stream anew. At most
+    which nothing waits stay known, because finding a stream anew takes more calls. At most
     MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
-    milliseconds. Without a driver it returns in less than one.
+    milliseconds. Without a driver it returns in less than one millisecond.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
     copy of the runtime; arrays; cuMemAlloc. In a report all of these are `unaccounted`.
@@ -333,43 +337,46 @@ extern "C" {
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
-                                          pending on its device */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are pending on
+                                          its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
-    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
                                           capacity, and this process's share is not known */
     MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
 };
 
-/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies it. */
+/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies the struct. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a device's pools, in bytes */
-    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL: memlord_alloc_retry's own */
-    const char *nvml;          /* the name of NVML's library; NULL: "libnvidia-ml.so.1". It counts
-                                  only while no other ledger uses NVML */
+    uint64_t keep_bytes;       /* the bytes that a collection leaves in a device's pools */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means the default policy */
+    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It
+                                  counts only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
    pools. Bands ask for a collection only after the host has set a strategy; from then on the
-   ledger's pollers run, too. An integrated GPU shares the cpu's memory while attached
+   ledger's pollers run, too. An integrated GPU shares the cpu's memory while it is attached
    (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
-   new description. `desc` NULL is the default.
-   Errors: nothing is attached after one. E_UNSUPPORTED no driver or no device, memlord_cuda_why
-           says which; E_INVALID the retry policy; E_STATE another thread attaches or detaches this
-           ledger, or MEMLORD_CUDA_MAX_LEDGERS are attached; E_NOMEM.
+   new description. `desc` NULL means the default.
+   Errors: E_UNSUPPORTED if there is no driver or no device; memlord_cuda_why says which. E_INVALID
+           if the retry policy is not valid. E_STATE if another thread attaches or detaches this
+           ledger, or if MEMLORD_CUDA_MAX_LEDGERS are attached. E_NOMEM. After an error nothing is
+           attached.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay on
-   the books, and the wrappers go on recording. When the last ledger of the process detaches, the
-   events kept for reuse are destroyed; when the last one that used NVML does, NVML is unloaded.
-   Threads: waits for samples and collections of the layer in progress.
-   Errors:  E_UNKNOWN not attached; E_STATE another thread attaches or detaches this ledger. */
+/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay in
+   the ledger, and the wrappers go on recording. When the last ledger of the process detaches, the
+   events kept for reuse are destroyed. When the last ledger that used NVML detaches, NVML is
+   unloaded.
+   Threads: waits for samples and collections of the layer that are in progress.
+   Errors:  E_UNKNOWN if the ledger is not attached. E_STATE if another thread attaches or detaches
+            this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
 
@@ -378,37 +385,38 @@ MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
    cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
-   from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
-   process loads the driver, as memlord_cuda_attach does. */
+   from the process that loaded the driver". Returns "" if there is a driver.
+   Cost: the first call of a process loads the driver, as memlord_cuda_attach does. */
 MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
 /* The bytes of a device's memory pools (see >>concepts) and of its graphs' memory. A high is the
-   largest value since somebody last reset it; the highs of several pools are added up. */
+   largest value since somebody last reset the high. The highs of several pools are added up. */
 typedef struct memlord_cuda_pool {
-    uint64_t reserved, reserved_high; /* bytes that the pools hold of the device */
-    uint64_t used, used_high;         /* bytes allocated out of the pools */
-    uint64_t graph_reserved, graph_reserved_high; /* bytes that graphs hold of the device */
-    uint64_t graph_used, graph_used_high;         /* bytes of these that graphs use */
+    uint64_t reserved, reserved_high; /* the bytes of the device that the pools hold */
+    uint64_t used, used_high;         /* the bytes allocated out of the pools */
+    uint64_t graph_reserved, graph_reserved_high; /* the bytes of the device that graphs hold */
+    uint64_t graph_used, graph_used_high;         /* the part of these that graphs use */
     uint64_t pools;         /* the number of pools in these sums */
-    uint64_t pools_dropped; /* how often a pool, of any device, found no room in the list */
+    uint64_t pools_dropped; /* how often a pool of any device found no room in the list */
 } memlord_cuda_pool;
 
 /* Reads the pools of a device.
-   Errors: *out is zero after one. E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no
-           driver, or the device has no pools; E_STATE the device is not active; E_UNKNOWN the
-           driver refused.
+   Errors: E_INVALID if `out` is NULL. E_DEVICE if there is no such device. E_UNSUPPORTED if there
+           is no driver, or if the device has no pools. E_STATE if the device is not active.
+           E_UNKNOWN if the driver refuses. After an error *out is zero.
    Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
-   Samples and collections do so by themselves, once a pool has held a byte; between them wrapped
+   Samples and collections do so by themselves, once a pool has held a byte. Between them wrapped
    calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
    is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
-   by each wrapped synchronisation. Errors: those of memlord_cuda_pool_get. */
+   by each wrapped synchronisation.
+   Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -420,30 +428,31 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      malloc*, host_alloc    record the bytes. Pitched memory has pitch x height x depth bytes. A
                             NULL pointer is not recorded. A stream-ordered allocation is recorded
                             with its stream (memlord_stream_set).
-     free, free_async       end the block: at once, or when the recorded uses of it are done.
+     free, free_async       end the block at once, or when the recorded uses of it are done.
      host_register          records the memory as pinned; host_unregister ends that.
-     stream_end_capture     then records an event for the frees that the capture held back.
+     stream_end_capture     records an event after the real call, for the frees that the capture
+                            held back.
      stream_destroy         first records one event for all frees that wait for the stream and all
                             uses on it, of every ledger.
      device_reset           first waits for the device, and for samples and collections of the layer
                             that are inside the device. It ends the ledger's blocks on the current
-                            device and the page-locked ones that belong to it. Blocks of pools and
-                            physical memory stay, as CUDA keeps them. The frees that wait for the
-                            device's streams are done, those of all ledgers; the frees that a
-                            capture holds back have failed. All events kept for reuse are destroyed.
-                            All this happens before the real call and is not undone if that fails,
-                            as its error may be one of earlier work. Blocks of other ledgers stay on
-                            their books. Requires: no ledger has a timed scope open, as its events
-                            go.
+                            device and the page-locked blocks that belong to the device. Blocks of
+                            pools and physical memory stay, because CUDA keeps them. The frees that
+                            wait for the device's streams are done, in all ledgers. The frees that
+                            a capture holds back have failed. All events kept for reuse are
+                            destroyed. All this happens before the real call, and is not undone if
+                            the call fails, because its error may be one of earlier work. Blocks of
+                            other ledgers stay in those ledgers. Requires: no ledger has a timed
+                            scope open, because its events go.
      stream_synchronize, device_synchronize
                             first record an event for the frees that wait for the stream, or for
                             any stream. Then, as event_synchronize, they retire the frees that are
                             done.
      pool_create, device_set_pool
-                            put the pool on the list of pools; pool_destroy takes it off.
+                            put the pool on the list of pools; pool_destroy takes the pool off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
-   backs off as memlord_alloc_retry does, under the ledger's limits; without the flag no limit
+   backs off as memlord_alloc_retry does, under the ledger's limits. Without the flag no limit
    refuses a wrapped allocation. When the retries are over, the real call is made once more for its
    result. Any other error ends the allocation at once.
    Cost: >>costs. */
@@ -509,8 +518,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 /* -- virtual memory --
    These functions wrap those of the driver, and call the driver that the layer has loaded. Without
    a driver they return 3, CUDA_ERROR_NOT_INITIALIZED. If cuda.h is included before this header,
-   they have its types, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they are the
-   driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
+   they have the types of cuda.h, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they
+   are the driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
    memlord_cuda_wrap_check does not check them.
      mem_create   records the bytes, with the handle as the key and "cuMemCreate" as the name, on
                   the device of the location; memory of the host is pinned. Retries, limits and
@@ -521,11 +530,11 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
-                  drop a reference each. The bytes are live until the last handle and the last
+                  drop one reference each. The bytes are live until the last handle and the last
                   mapping with a reference are gone. One unmap may end several mappings side by
                   side. A cache grows by create, map and release, and shrinks by unmap.
-   A handle that is not on the books is passed on and not counted. An imported handle is another
-   process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
+   A handle that the ledger does not have is passed on and not counted. An imported handle is
+   another process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
    memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
@@ -556,8 +565,9 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
 #undef MLI_CUDA_X
 
-/* Does memlord_cuda_malloc with retries, as with MEMLORD_CUDA_FLAG_RETRY, under this policy. The
-   ledger need not be attached. `policy` NULL is the one that memlord_alloc_retry has. */
+/* Does what memlord_cuda_malloc does, with retries under this policy, as with
+   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the policy that
+   memlord_alloc_retry has. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -574,15 +584,15 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
 /* Records that the host frees a block when `stream` has done the work that it has now. The block is
-   pending until then, as by memlord_free_deferred. No memory is freed: the host gives it back to a
-   pool of its own, or by the runtime's own function. (The wrapper of that function would end
-   nothing, and would count an unknown free once the block is no longer pending.) The block is of a
-   cuda device or pinned. A pool of the host's own is therefore a cuda device, with an index that no
-   GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded on the
-   stream now, or after a capture (see >>concepts). Without memory for an event the block is
-   credited at once. If the stream refuses the event, the block is credited and counted in
+   pending until then, as after memlord_free_deferred. No memory is freed: the host gives the memory
+   back to a pool of its own, or by the runtime's own function. (The wrapper of that function would
+   end nothing, and would count an unknown free once the block is no longer pending.) The block is
+   on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
+   that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
+   on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
+   block is credited at once. If the stream refuses the event, the block is credited and counted in
    fence_failures. `ptr` NULL does nothing.
-   Errors: E_UNKNOWN the block is not live, counted. */
+   Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
@@ -591,15 +601,15 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 /* Records that a stream uses a block that was allocated on another stream, or a pinned block
    (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
    done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
-   next poll; for a per-thread default stream it is the work it has now. Not needed where the host
-   makes the one stream wait for the other.
-   Errors: E_UNKNOWN the block is not live; E_NOMEM. */
+   next poll. For a per-thread default stream it is the work it has now. The call is not needed
+   where the host makes the one stream wait for the other.
+   Errors: E_UNKNOWN if the block is not live. E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
-/* Destroys the events kept for reuse. Call it, while no free is pending, before a cudaDeviceReset
-   that is not wrapped and before a cuCtxDestroy: both end the events of the context. */
+/* Destroys the events kept for reuse. Call this, while no free is pending, before a cudaDeviceReset
+   that is not wrapped and before a cuCtxDestroy, because both end the events of the context. */
 MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
@@ -615,26 +625,27 @@ typedef struct memlord_cuda_scope {
    With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
    the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
    time once the events are done. A scope that begins or ends while its stream is captured is not
-   timed, nor is one that begins while 4096 others wait to be timed.
-   Errors: E_INVALID `scope` NULL; those of memlord_scope_begin. */
+   timed. A scope that begins while 4096 others wait to be timed is not timed either.
+   Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
-/* Ends a scope, on the thread that began it. Errors: E_INVALID `scope` NULL; E_STATE the scope was
-   not begun, or has ended. */
+/* Ends a scope, on the thread that began it.
+   Errors: E_INVALID if `scope` is NULL. E_STATE if the scope was not begun, or has ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
     MLI_OFF(MEMLORD_OK)
 
-/* Does memlord_checkpoint, with a mark for the profiler. Errors: those of memlord_checkpoint. */
+/* Does what memlord_checkpoint does, with a mark for the profiler.
+   Errors: those of memlord_checkpoint. */
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
 /* Returns the number of wrapped functions that --wrap does not redirect in this program. If `first`
-   is not NULL, *first gets the name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP no
-   function is redirected. */
+   is not NULL, sets *first to the name of the first such function, or to NULL. Without
+   MEMLORD_CUDA_WRAP no function is redirected. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first)
     MLI_OFF_SET(if (first) *first = NULL, 0)
 
@@ -643,10 +654,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first)
 #endif
 
 /* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches a ledger while the block runs, if that is
-   possible. In GNU C and C++ the ledger is detached however the block is left; in other compilers
+   possible. In GNU C and C++ the ledger is detached however the block is left. In other compilers
    break, return and goto leave it attached. */
 typedef struct mli_cuda_guard {
-    memlord *lord; /* NULL: nothing to detach */
+    memlord *lord; /* NULL if there is nothing to detach */
 } mli_cuda_guard;
 
 MLI_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord, const memlord_cuda_desc *desc) {
@@ -739,12 +750,13 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 /* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
 
 /* Declares the registration of fork handlers, which cuda/driver needs when the driver loads.
-   cuda/forks defines it, as the handlers use cuda/driver. Locks: none. */
+   cuda/forks defines the functions, because the handlers use cuda/driver. Locks: none. */
 
-/* Registers the handler by which a child has no driver. Called before the driver loads. */
+/* Registers the handler that leaves a child without a driver. Requires: the driver is not loaded
+   yet. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-/* Registers the handlers that hold the layer's locks over a fork. Called after the driver has
-   loaded, so that they take the locks before the driver's own handlers run. */
+/* Registers the handlers that hold the layer's locks over a fork. Requires: the driver has loaded,
+   so that they take the locks before the driver's own handlers run. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
@@ -789,8 +801,8 @@ typedef struct mli_cuda_symbol {
     uint16_t needed; /* 1: without this function the library is of no use */
 } mli_cuda_symbol;
 /* Fills a table with pointers to functions of a library. The pointer of a function that the library
-   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none
-   is. */
+   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none is
+   missing. */
 MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
                                                    size_t n, void *table);
 
@@ -799,7 +811,7 @@ typedef struct mli_cuda_u64 {
 } mli_cuda_u64;
 
 /* Atomic operations. They are relaxed unless their name says acquire or release. An add returns the
-   value before it. */
+   old value. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
@@ -807,9 +819,9 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* The function of the runtime with this name, also where --wrap redirects the name. Two steps: the
-   per-thread default stream makes some names macros, and MLI_CUDA_PASTE gets what they stand
-   for. */
+/* The function of the runtime with this name, also where --wrap redirects the name. The per-thread
+   default stream makes some names macros. MLI_CUDA_PASTE is a second step, so that it gets what
+   these macros stand for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
@@ -921,13 +933,13 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 /* ------------------------------------------------------------------------- src/cuda/driver.h -- */
 
 /* Owns the table of the driver's functions, and which threads are inside which device. The
-   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda.
-   Locks: loaded_lock, while the driver loads. */
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+   mli_cuda_loaded_lock, while the driver loads. */
 
-/* The driver's functions: the field in the table, the symbol, 1 if the layer needs the function,
-   the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A CUdevice and an
-   enum are an int here, and a CUcontext is a void *. Streams, events and pools have the runtime's
-   types. */
+/* The driver's functions. Each has the field in the table, the symbol, 1 if the layer needs the
+   function, and the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A
+   CUdevice and an enum are an int here, and a CUcontext is a void *. Streams, events and pools have
+   the runtime's types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -1003,19 +1015,20 @@ typedef struct mli_cuda_driver {
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED ..; stored with release, after the table and `why` */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; a release store, after the table and
+                           `why` */
     mli_cuda_driver table;
     char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
 MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Returns the driver's functions. The first call of a process loads the driver. NULL: there is no
-   driver, and memlord_cuda_why says why. */
+/* Returns the driver's functions. The first call of a process loads the driver. Returns NULL if
+   there is no driver; memlord_cuda_why then says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* The exit handler. From now on mli_cuda_driver_get returns NULL, as CUDA ends with the process.
-   Waits until no thread is inside a device. It is registered after the driver's own exit handlers,
-   and so runs before them. */
+/* The exit handler. After it mli_cuda_driver_get returns NULL, because CUDA ends with the process.
+   Waits until no thread is inside a device. The handler is registered after the driver's own exit
+   handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
 /* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
@@ -1030,8 +1043,8 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before; the caller restores it by d->capture_mode(mode). Returns the driver's
-   error, after which nothing has changed. */
+   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns the
+   driver's error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until
@@ -1040,16 +1053,16 @@ MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *cont
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
-/* Counts, for each device, the threads inside it, and adds RESETTING for each thread that resets it
-   or ends the process. While RESETTING is there no thread enters, as a reset destroys the
-   context. */
+/* For each device, the number of threads inside it, plus MLI_CUDA_RESETTING for each thread that
+   resets the device or ends the process. While there is such a thread no other enters, because a
+   reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Enters an active device, until mli_cuda_leave_device: makes its primary context current on this
-   thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The context is
-   retained meanwhile. If another thread resets the device just before, by an unwrapped
-   cudaDeviceReset, the retain makes a new context, and mli_cuda_leave_device ends it again. */
+/* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
+   on this thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The
+   context is retained meanwhile. If another thread has just reset the device by an unwrapped
+   cudaDeviceReset, retaining makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
@@ -1061,7 +1074,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Writes why there is no driver, with a format of printf. The value is 0. */
+/* Writes why there is no driver, with a format of printf. The value of the expression is 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -1099,7 +1112,8 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* after cuInit the library stays loaded, even if that fails: it may have threads by then */
+    /* after cuInit the library stays loaded, even if cuInit fails, because it may have threads by
+       then */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -1161,8 +1175,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Makes a device's primary context current. Relaxes the capture mode first, as a capture may forbid
-   to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
+/* Makes a device's primary context current. Relaxes the capture mode first, because a capture may
+   forbid to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -1173,15 +1187,15 @@ static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mod
     (void)d->capture_mode(mode);
     return 0;
 }
-/* Release: pairs with the acquire of a thread that waits, in mli_cuda_driver_leave or in
-   memlord_cuda_device_reset. */
+/* Counts a thread as no longer inside a device. The release pairs with the acquire load of a thread
+   that waits, in mli_cuda_driver_leave or in memlord_cuda_device_reset. */
 static void mli_cuda_exit_device(int device) {
     (void)mli_cuda_add_release(&mli_cuda_inside[device], UINT64_MAX);
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions is the first; either
-       this thread sees the reset, or the reset sees this thread */
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+       either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))
         return 1;
@@ -1202,40 +1216,43 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; never taken back, so no thread enters any more */
+        /* relaxed, as in mli_cuda_enter_device; the number stays, so no thread enters any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
-        /* acquire: pairs with the release in mli_cuda_exit_device */
+        /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
     }
 }
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
 
-/* Owns the table of NVML's functions and its handle of each device. A device is found by its PCI
-   id, as NVML counts all devices of the machine, in another order. NVML is loaded for the first
-   seat that uses it, and unloaded after the last; the table changes at no other time. Locks:
-   nvml_lock, while NVML loads or unloads; holders_lock, while NVML lists processes. */
+/* Owns the table of NVML's functions and NVML's handle of each device. Finds a device by its PCI
+   id, because NVML counts all devices of the machine, in another order. NVML is loaded for the
+   first seat that uses it, and unloaded after the last. The table changes at no other time. Locks:
+   mli_cuda_nvml_lock, while NVML loads or unloads; mli_cuda_holders_lock, while NVML lists
+   processes. */
 
-/* What the processes hold of a device. To list them NVML takes locks of the driver, so only one
-   sample in HOLDERS_EVERY asks for the list. In a container NVML knows this process by another
-   number, so `others` would have it. After a list without this process `others` is empty, and after
-   HOLDERS_MISSES such lists no sample asks any more. */
+/* What the processes hold of a device. NVML takes locks of the driver to list them, so only one
+   sample in MLI_CUDA_HOLDERS_EVERY asks for the list. In a container NVML knows this process by
+   another number, so `others` would have it. After a list without this process `others` is empty,
+   and after MLI_CUDA_HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
-    unsigned samples; /* the samples so far */
-    unsigned misses;  /* the lists in a row that lacked this process, though it had a context */
-    uint64_t ours;    /* bytes of this process */
+    unsigned samples; /* how many samples there were */
+    unsigned misses;  /* how many lists in a row lacked this process, though it had a context */
+    uint64_t ours;    /* the bytes of this process */
     memlord_other others[MEMLORD_OTHERS]; /* the largest other holders */
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
-/* Adds a user of NVML. The first one loads it; `name` NULL is the usual library. */
+/* Adds a user of NVML. The first user loads the library `name`, or the usual one if that is
+   NULL. */
 
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
 /* Takes a user off. The last one unloads NVML. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
 /* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
-   *used is the total less what is free, as versions of NVML disagree about their own figure. */
+   *used is the total less what is free, because versions of NVML disagree about their own
+   figure. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
 /* Returns what the processes hold of device i, as of the last list. `active` is 1 if this process
@@ -1259,13 +1276,14 @@ typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    void *library;                          /* NULL: NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: NVML lacks the device, or it is in MIG mode */
+    void *library;                          /* NULL if NVML is not loaded */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if it is in MIG
+                                               mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL. A device in MIG mode has none: all its instances have
-   its PCI id, and NVML's figures are those of the whole device. */
+/* Returns NVML's handle of device i, or NULL. A device in MIG mode has no handle, because all its
+   instances have its PCI id, and NVML's figures are those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -1329,7 +1347,7 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
-/* Adds a process to `others`, which is in the order of bytes, if it is among the largest. */
+/* Adds a process to `others` if it is among the largest. `others` is in the order of bytes. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
@@ -1339,8 +1357,9 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. A list that is too short gets none of them, so it is long; and it is
-   static, as a thread's stack may be small. Requires: holders_lock is held. */
+/* Has NVML list the processes. The list is long, because NVML puts no process in a list that is too
+   short. It is static, because a thread's stack may be small. Requires: the caller holds
+   mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;
@@ -1379,8 +1398,9 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it, as
-   they may be destroyed at any time. Locks: pools_lock, never while the driver is called. */
+/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it,
+   because they may be destroyed at any time. Locks: mli_cuda_pools_lock. No thread holds it while
+   it calls the driver. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
@@ -1389,8 +1409,8 @@ MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 /* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the
-   list, and stores its device in *device. */
+/* Takes a pool off the list, and waits until no thread asks pools. If the pool was on the list,
+   stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
@@ -1403,14 +1423,14 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
-    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: this place of the list is empty */
-    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: the host's memory */
-    uint64_t dropped;                   /* pools that found no empty place */
-    int asking;                         /* the threads that ask pools now */
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL if this place of the list is empty */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1 means the host's memory */
+    uint64_t dropped;                   /* how many pools found no empty place */
+    int asking;                         /* how many threads ask pools now */
 } mli_cuda_pools;
 
-/* Returns the place of a pool in the list, or of the first empty place if `pool` is NULL;
-   MLI_CUDA_POOLS: there is none. Requires: pools_lock is held. */
+/* Returns the place of a pool in the list, or the first empty place if `pool` is NULL. Returns
+   MLI_CUDA_POOLS if there is none. Requires: the caller holds mli_cuda_pools_lock. */
 static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
@@ -1439,8 +1459,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    /* a forked child has the parent's count and none of its threads, and no driver: it must not
-       wait */
+    /* a forked child must not wait: it has the parent's count, none of its threads, and no
+       driver */
     while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
@@ -1451,7 +1471,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
 }
 
 /* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
-   and takes from *keep what the pool has left. Returns 0 if the driver refuses. */
+   and takes from *keep what the pool still has. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -1469,7 +1489,8 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, the list's */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current pool, the default pool,
+                                                               and those of the list */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1489,7 +1510,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
     mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
-    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack it */
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack this function */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     out->graph_used = graph[0], out->graph_used_high = graph[1];
@@ -1500,29 +1521,31 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 /* -------------------------------------------------------------------------- src/cuda/seats.h -- */
 
 /* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may have a pointer to one. Locks: process_lock, never while the ledger is called. */
+   callback may have a pointer to one. Locks: mli_cuda_process_lock. No thread holds it while it
+   calls the ledger. */
 
 /* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
    other thread may claim it. */
 enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
 typedef struct mli_cuda_attachment {
-    int state;           /* MLI_CUDA_EMPTY .. */
-    memlord *lord;       /* the ledger, or the last one of an empty seat */
-    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0: the
-                            ledger is not attached; stored with release, after `flags` */
+    int state;           /* MLI_CUDA_EMPTY, _CHANGING or _TAKEN */
+    memlord *lord;       /* the ledger, or the last ledger of an empty seat */
+    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
+                            ledger is not attached; a release store, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
     memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
     int has_retry;       /* used under the lock */
-    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
+    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
+                     this */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the layer sets the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* bytes used on the device before this process had a context there; 0: not known */
+    /* the bytes used on the device before this process had a context there; 0 if not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* bytes of this process's context on the device; 0: not known */
+    /* the bytes of this process's context on the device; 0 if not known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the ledger has the identity of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
@@ -1545,12 +1568,12 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
    seat of this ledger. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
 
-/* Ends the change of a claimed seat, which is in this state from now on. */
+/* Ends the change of a claimed seat, and sets its state. */
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
-/* Gives a claimed seat its description; NULL detaches the ledger. Returns 1 if no ledger is
-   attached any more. Takes the lock after NVML has loaded, which may take long. Requires: the
-   ledger does not call the seat's callbacks. */
+/* Gives a claimed seat its description, or detaches its ledger if `desc` is NULL. Returns 1 if no
+   ledger is attached any more. Takes the lock after NVML has loaded, because that may take long.
+   Requires: the ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
                                               const memlord_cuda_desc *desc);
@@ -1580,7 +1603,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        /* in a taken seat it is the same, and a callback may be reading it */
+        /* a taken seat has this ledger already, and a callback may be reading the pointer */
         if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }
@@ -1609,7 +1632,7 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
     mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* release: pairs with the acquire in mli_cuda_attachment_of */
+    /* the release store pairs with the acquire load in mli_cuda_attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
@@ -1618,8 +1641,8 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
 /* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
-   its pools hold. Pollers call it, and threads that ask for a sample. Owns no state. Locks:
-   none. */
+   its pools hold. Pollers call these functions, and so do threads that ask for a sample. Owns no
+   state. Locks: none. */
 
 /* Returns the reserved bytes of a device: what its pools and graphs hold, and what is live outside
    of them. */
@@ -1627,21 +1650,22 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
 /* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
-   as a host with a pool of its own reports that one itself. Requires: the thread is inside the
-   device. */
+   because a host with a pool of its own reports that pool itself. Requires: the thread is inside
+   the device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. A cudaFree of a pool's block counts as one outside of pools until the next sample. */
+   went. If cudaFree frees a pool's block, the block counts as outside of pools until the next
+   sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
-   integrated GPU shares the cpu's memory and is never sampled itself, so the wrapped calls that
+   integrated GPU shares the cpu's memory and is never sampled itself. So the wrapped calls that
    fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices; `user` is the seat. Returns 0, or -1 if nothing is
+/* The ledger's capacity source for cuda devices. `user` is the seat. Returns 0, or -1 if nothing is
    known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
@@ -1662,7 +1686,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: only detaching clears it */
+        mli_cuda_store(&probe->pooled[device], 1); /* the store is relaxed, because only detaching
+                                                      clears the flag */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -1676,7 +1701,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* the sum is not below 0 */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* adds nothing that would take the
+                                                                    sum below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -1684,7 +1710,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* the next line would load the driver */
+    if (!probe) return; /* returns, because the next line would load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1695,8 +1721,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* Gives an integrated GPU the capacity of the cpu, where the ledger could not make them share it.
-   What the driver calls free leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, if the ledger could not make them share it. The
+   driver's own figure of free bytes leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1707,9 +1733,10 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* Returns the bytes of this process's context on device i. They are taken once, when a sample first
-   finds the context: what the process holds then, less what is on the books. If NVML does not name
-   the process, what it holds is what is used there more than before. */
+/* Returns the bytes of this process's context on device i. They are computed once, when a sample
+   first finds the context: what the process holds then, less what is in the ledger. If NVML does
+   not name the process, the function takes the growth of the used bytes for what the process
+   holds. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1724,8 +1751,8 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
 }
 
 /* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
-   The index of a device depends on CUDA_VISIBLE_DEVICES. Each instance of a MIG device has a
-   UUID. */
+   (The index of a device depends on CUDA_VISIBLE_DEVICES.) Each instance of a MIG device has a UUID
+   of its own. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";
@@ -1763,7 +1790,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* both figures are NVML's, as NVML counts another total than the driver */
+        /* both figures are NVML's, because NVML counts another total than the driver */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -1779,45 +1806,46 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
 /* Owns the events kept for reuse, their contexts, and the memory of small records. May use
-   cuda/driver. Locks: streams_lock, which cuda/streams takes, too; never while the driver or the
-   ledger is called. */
+   cuda/driver. Locks: mli_cuda_streams_lock, which cuda/streams takes, too. No thread holds it
+   while it calls the driver or the ledger. */
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_streams_lock)
 
 typedef struct mli_cuda_event {
-    struct mli_cuda_event *next; /* the next one that its context keeps */
-    cudaEvent_t handle;          /* NULL: the driver has not made it yet */
+    struct mli_cuda_event *next; /* the next event that the same context keeps */
+    cudaEvent_t handle;          /* NULL if the driver has not made the event yet */
 } mli_cuda_event;
 
-/* A context of the driver. It keeps events for its own streams, as an event serves no stream of
-   another context. */
+/* A context of the driver. It keeps events for its own streams, because an event serves no stream
+   of another context. */
 typedef struct mli_cuda_context {
     struct mli_cuda_context *next;
     void *handle;
-    unsigned long long id;   /* what cuCtxGetId says; 0: not known */
+    unsigned long long id;   /* what cuCtxGetId says; 0 if that is not known */
     unsigned streams;        /* the number of known streams of this context */
-    mli_cuda_event *kept[2]; /* the events kept: [0] without timing, [1] with timing */
+    mli_cuda_event *kept[2]; /* the kept events: [0] those without timing, [1] those with timing */
     int n[2];                /* the length of each of these lists */
 } mli_cuda_context;
 
-/* mli_cuda_cell_take returns a zeroed record of a kind; NULL: no memory. mli_cuda_cell_give gives a
-   record back. Records are cut from pages that are never freed, and each kind has a list of unused
-   records. Requires: streams_lock is held. */
+/* mli_cuda_cell_take returns a zeroed record of a kind, or NULL if there is no memory.
+   mli_cuda_cell_give gives a record back. Records are cut from pages that are never freed, and each
+   kind has a list of unused records. Requires: the caller holds mli_cuda_streams_lock. */
 enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
        MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
 
-/* Returns the context with this handle and counts one more stream of it; NULL: no memory. *died is
-   1 if another context had the handle before; the events kept for that one are forgotten. Requires:
-   streams_lock is held. */
+/* Returns the context with this handle and counts one more stream of it. Returns NULL if there is
+   no memory. *died is 1 if another context had the handle before; the events kept for that context
+   are forgotten. Requires: the caller holds mli_cuda_streams_lock. */
 MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
                                                           int *died);
 
-/* Returns an event that the context has kept, or a new one without a handle; NULL: no memory.
-   `context` may be NULL. Requires: streams_lock is held. */
+/* Returns an event that the context has kept, or a new event without a handle. Returns NULL if
+   there is no memory. `context` may be NULL. Requires: the caller holds mli_cuda_streams_lock. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_event_take(mli_cuda_context *context, int timed);
-/* Keeps an event for reuse. `event` may be NULL. Requires: streams_lock is held. */
+/* Keeps an event for reuse. `event` may be NULL. Requires: the caller holds
+   mli_cuda_streams_lock. */
 MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
                                           mli_cuda_event *event);
 
@@ -1825,11 +1853,11 @@ MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
 /* Calls a function of the driver for an event, and returns the driver's error. An event knows its
-   context, so none is made current. If the driver asks for one all the same, the call is made again
-   with `context` current. Requires: the capture mode is relaxed. */
+   context, so no context is made current. If the driver asks for one all the same, the call is made
+   again with `context` current. Requires: the capture mode is relaxed. */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys the events that a context keeps beyond `most`, of those with timing and of those
+/* Destroys kept events of a context, until it keeps at most `most` with timing and `most`
    without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
 /* Destroys all events that are kept, and forgets the contexts without a known stream. */
@@ -1846,7 +1874,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* Takes its pages from the operating system, so that it calls no malloc of the host. */
+/* Takes pages from the operating system, so that it calls no malloc of the host. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -1969,7 +1997,7 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
     mli_cuda_context **at, *c;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     for (c = mli_cuda_contexts; c; c = c->next) {
-        c->streams++; /* so that the context stays in the list without the lock */
+        c->streams++; /* so that the context stays in the list while the lock is dropped */
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
         mli_cuda_events_trim(c, 0);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
@@ -1989,21 +2017,22 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 /* ------------------------------------------------------------------------ src/cuda/streams.h -- */
 
 /* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
-   cuda/driver. Locks: streams_lock, never while the driver or the ledger is called. */
+   cuda/driver. Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the
+   ledger. */
 
 /* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
    capture has held back, and one event serves all uses of a stream that ends. A stream stays known
-   for a while after its last fence, as it takes more calls of the driver to find it anew. */
+   for a while after its last fence, because finding it anew takes more calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
-/* The states of a stream. ENDS: the stream is destroyed, and no event may be recorded on it.
-   CLOSED: a thread ends the stream, or its context is gone, and no other thread may ask its events
-   either. A handle finds only an OPEN stream. A reset finds the streams of its context in every
-   state, as it waits for the frees on destroyed streams, too. */
+/* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
+   it. CLOSED means that a thread ends the stream, or that its context is gone. No other thread may
+   then ask its events either. A handle finds only an OPEN stream. A reset finds the streams of its
+   context in every state, because it waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* An event that is recorded, and the last position that it stands for. */
@@ -2013,26 +2042,28 @@ typedef struct mli_cuda_mark {
 } mli_cuda_mark;
 
 typedef struct mli_cuda_stream {
-    struct mli_cuda_stream *next; /* the next one in its bucket */
+    struct mli_cuda_stream *next; /* the next stream in the same bucket */
     cudaStream_t handle;
     unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
     uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
-    mli_cuda_context *context; /* NULL: not known yet */
+    mli_cuda_context *context; /* NULL if the context is not known yet */
     int device;                /* the device of the block that made the stream known; a default
-                                  stream without a context gets the primary one of that device */
+                                  stream without a context gets the primary context of that
+                                  device */
     uint64_t number;           /* no other stream has or had this number */
-    unsigned users;            /* the fences and scopes on it, and the calls that work with it */
-    unsigned inside;           /* the threads that call the driver for it */
-    unsigned unplaced;         /* the fences without a position: uses of blocks that are live */
+    unsigned users;            /* how many fences and scopes are on the stream, and how many calls
+                                  work with it */
+    unsigned inside;           /* how many threads call the driver for the stream */
+    unsigned unplaced;         /* how many fences have no position, because their blocks are live */
     uint64_t given;            /* the last position given */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
-    uint64_t failed;           /* the last position whose event failed */
-    uint64_t refused;          /* positions up to this one that have no event never get one */
+    uint64_t failed;           /* the last position whose event has failed */
+    uint64_t refused;          /* positions up to this one that have no event will never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
     uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
-    unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
-    unsigned char state;       /* MLI_CUDA_OPEN .. */
+    unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
+    unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
     unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
                                   and no mark is replaced */
     unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
@@ -2044,49 +2075,51 @@ typedef struct mli_cuda_stream {
 /* What a memlord_fence of the layer points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the position that the fence waits for; 0: none yet */
-    int asked;         /* 1: the ledger has asked before */
+    uint64_t position; /* the position that the fence waits for; 0 if it has none yet */
+    int asked;         /* 1: the ledger has asked the fence before */
 } mli_cuda_fence;
 
-/* 1: this thread waits until an event is done, where else it would ask whether it is done. */
+/* 1: this thread waits until an event is done, where it would otherwise only ask. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
-/* Returns 1 for a default stream: the handles 0, 1 and 2. Every context has a legacy one, and every
-   thread has a per-thread one in each context. */
+/* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
+   default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle, or cudaStreamPerThread for 0 where the file is compiled to mean that. */
+/* Returns the handle. Returns cudaStreamPerThread for 0, if the file is compiled so that 0 means
+   that. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, and makes this call a user of it; NULL: no memory. `device` is
-   that of the block. *here is 1 for a default stream of the context that is current. On a thread
-   that never called the runtime no context is current. */
+/* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
+   memory. `device` is the device of the block. *here is 1 for a default stream of the context that
+   is current. On a thread that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
 /* Makes this call no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1 if they have one now. Returns 0 if
-   that cannot be done now, for example because the stream is captured. Returns -1 if the positions
-   never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
+/* Records an event for the positions that have none. Returns 1 if they have an event now. Returns 0
+   if that cannot be done now, for example because the stream is captured. Returns -1 if the
+   positions never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
-/* Does mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
-   NULL, but for per-thread streams of other threads. It is called before the host waits for the
-   streams, as an event that is recorded after the wait is rarely done at once; and after a
-   capture. */
+/* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
+   NULL, except for the per-thread streams of other threads. Wrappers call this before the host
+   waits for the streams, because an event that is recorded after the wait is rarely done at once.
+   They also call it after a capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
 /* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
    NULL, ends the streams of a context, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
-/* Records an event with timing on a stream and returns it; NULL: that cannot be done now. */
+/* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
+   now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* Makes a fence on a stream; NULL: no memory. A `placed` fence gets a position now, any other one
-   when the ledger first asks it. */
+/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence gets a position
+   now, any other fence when the ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done: 1 done, 0 not yet, -1 failed. */
+/* memlord_fence.done. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
 /* memlord_fence.drop. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
@@ -2105,9 +2138,9 @@ MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
-    unsigned idle;    /* the streams without a user */
-    uint64_t numbers; /* the last number of a stream */
-    uint64_t passes;  /* the number of calls of mli_cuda_streams_record; each is a pass */
+    unsigned idle;    /* how many streams have no user */
+    uint64_t numbers; /* the number that the last new stream got */
+    uint64_t passes;  /* how often mli_cuda_streams_record was called; each call is a pass */
 } mli_cuda_streams;
 
 /* Returns a number of this thread that no other living thread has. */
@@ -2129,7 +2162,8 @@ static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known: these functions require that streams_lock is held -- */
+/* -- the streams that are known; the functions here require that mli_cuda_streams_lock is held
+   -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -2148,7 +2182,7 @@ static void mli_cuda_stream_use(mli_cuda_stream *s) {
     if (!s->users++) mli_cuda_streams.idle--;
 }
 
-/* Takes the first n marks off the stream. Their events are kept for reuse. */
+/* Takes the first n marks off the stream, and keeps their events for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -2165,7 +2199,7 @@ static void mli_cuda_stream_free(mli_cuda_stream *s) {
     mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
 }
 
-/* Frees streams without a user, bucket by bucket, until there are at most `most`. */
+/* Frees streams without a user, bucket by bucket, until at most `most` of them are left. */
 static void mli_cuda_streams_evict(unsigned most) {
     mli_cuda_stream *s, *next;
     int i;
@@ -2181,8 +2215,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The positions without an event have failed. If its
-   context is gone, too, so are its events, and their positions have failed as well. */
+/* Ends a stream that the driver no longer has. The positions without an event have failed. If the
+   stream's context is gone, too, its events are gone, and their positions have failed as well. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -2196,7 +2230,8 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. If another context had the handle before, its streams end. */
+/* Gives a stream its context. If another context had the handle before, the streams of that context
+   end. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -2211,9 +2246,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL,
-   or makes one if `add`. An open stream with the handle and another id of the driver's is destroyed
-   by then, so it ends. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL
+   or, if `add` is 1, makes the stream. If an open stream has the handle but got another id from the
+   driver, that stream was destroyed, so it ends here. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -2241,14 +2276,14 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
 
 /* -- what the driver says of a stream -- */
 
-/* The context of a stream, and what cuCtxGetId says of it; 0: not known. */
+/* The context of a stream, and what cuCtxGetId says of it. An id of 0 is not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
 } mli_cuda_home;
 
-/* Asks for the context of a stream. That of a default stream is the one current on this thread.
-   Returns the driver's error. */
+/* Asks for the context of a stream. For a default stream that is the context current on this
+   thread. Returns the driver's error. */
 static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
     int r;
     memset(home, 0, sizeof *home);
@@ -2295,7 +2330,7 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
 }
 
 /* Finds the context of a stream whose context is not known, and gives it to the stream. For a
-   default stream it is the primary context of the stream's device. Returns the driver's error. */
+   default stream that is the primary context of the stream's device. Returns the driver's error. */
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
@@ -2306,10 +2341,10 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid to retain a context */
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* the release does not end the context: it was active, so others hold it */
+        /* the release does not end the context, which was active, so that others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -2325,8 +2360,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream, and makes the event's handle first if it has none. A handle that
-   was kept may be gone with a reset of the device; then a new one is made and recorded. Returns the
+/* Records an event on a stream. Makes the event's handle first if it has none. A kept handle may be
+   gone because of a reset of the device. The function then makes and records a new one. Returns the
    driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
@@ -2346,9 +2381,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
     return r ? r : d->event_record(event->handle, handle);
 }
 
-/* Records an event on a stream in the stream's context, and looks for the context first if it is
-   not known. The per-thread stream of another thread has no name on this thread, so the event goes
-   to the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
+/* Records an event on a stream in the stream's context, and looks for the context first if that is
+   not known. The per-thread stream of another thread has no name on this thread. Its event goes to
+   the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
    mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
@@ -2369,7 +2404,8 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a stream knows its context, but a driver may want it to be current, too */
+        pushed = 1; /* a stream knows its context, but a driver may want the context to be current,
+                       too */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
@@ -2377,9 +2413,9 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
 }
 
 /* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
-   in use, every second one is given up, so that its positions wait for the next mark, and the least
-   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires:
-   streams_lock is held. */
+   in use, gives up every second mark, so that its positions wait for the next mark. The least
+   distance between two marks then doubles. Returns 1 or 0, as mli_cuda_stream_record does.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2404,9 +2440,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event and records it. The lock is dropped meanwhile, so that no thread waits while
-   another one records. Returns 1, 0 or -1, as mli_cuda_stream_record does; *event is NULL unless 1.
-   Requires: streams_lock is held. */
+/* Takes an event and records it. Drops the lock meanwhile, so that no thread waits while another
+   one records. Returns 1, 0 or -1, as mli_cuda_stream_record does. Unless that is 1, *event is
+   NULL. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -2423,8 +2459,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* Does mli_cuda_stream_record. `last` is 1 for the thread that ends the stream: it may record
-   though the stream is closed. */
+/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
+   record though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -2452,9 +2488,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that have positions without an event, and adds a user to each.
-   Returns how many there are. A stream that this pass has taken before is left out. Requires:
-   streams_lock is held. */
+/* Stores up to `most` streams that have positions without an event in `out`, and adds a user to
+   each. Returns how many they are. Leaves out a stream that this pass has taken before. Requires:
+   the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -2493,8 +2529,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
    others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
-   wait fails, asks all the same, as the error may be that of an earlier mark. Returns the driver's
-   error for mark[*done], or 0 if no mark has an error. */
+   wait fails, asks all the same, because the error may be that of an earlier mark. Returns the
+   driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2518,12 +2554,12 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Takes in the answer of mli_cuda_marks_ask. The positions of an event that failed have failed. If
-   an event came into a capture, all positions that are not done get a new event. Requires:
-   streams_lock is held. */
+/* Notes the answer of mli_cuda_marks_ask in the stream. The positions of an event that failed have
+   failed. If an event came into a capture, all positions that are not done get a new event.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
-    if (!s->n) return; /* the context was found to be gone meanwhile */
+    if (!s->n) return; /* another thread has found meanwhile that the context is gone */
     if (done) s->done = s->mark[done - 1].position;
     mli_cuda_marks_end(s, done);
     if (!r || !s->n) return;
@@ -2536,9 +2572,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come, or waits until it has reached the position `waits`; 0:
-   does not wait. One thread asks at a time, and the others use what it has learned. `last` is 1 for
-   the thread that ends the stream: it may ask though the stream is closed. */
+/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the stream has
+   reached that position. One thread asks at a time, and the others use what it has learned. `last`
+   is 1 for the thread that ends the stream, which may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -2568,8 +2604,8 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits`, waits for its events; what is not done then has failed, as the context goes.
-   Requires: the caller has closed the stream, and is a user of it. */
+   before. If `waits` is 1, waits for the stream's events. What is not done then has failed, because
+   the context goes. Requires: the caller has closed the stream, and is a user of it. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -2592,9 +2628,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle; or, if `handle` is NULL, a listed stream of a context,
-   or one that may prove to be: another thread looks for its context. Requires: streams_lock is
-   held. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
+   context, or a stream for whose context another thread is looking. Requires: the caller holds
+   mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -2614,7 +2650,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const voi
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
         if (!handle && (!s->context || s->state == MLI_CUDA_CLOSED)) {
-            mli_cuda_streams_yield(); /* another thread looks for its context, or ends it */
+            mli_cuda_streams_yield(); /* another thread looks for the stream's context, or ends the
+                                         stream */
             continue;
         }
         open = !s->state;
@@ -2662,11 +2699,12 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence. RECORD and ASK: nothing, until an event is recorded, or asked. */
+/* What is known of a fence. RECORD and ASK mean that nothing is known until an event is recorded,
+   or is asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Returns what is known of a fence. Without `passed_on` it is NOT_YET where the driver would have
-   to be called. Requires: streams_lock is held. */
+/* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
+   `passed_on` is 1. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -2678,8 +2716,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question places the fence of a use, as its block is freed now. An event that is
-   recorded in the first question is not asked in it, as it is rarely done at once. */
+/* The first question gives the fence of a use its position, because the block of the fence is freed
+   now. If the first question records an event, it does not ask that event, which is rarely done at
+   once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2715,13 +2754,13 @@ MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
 /* Has the collection of a cuda device, and the ranges and marks of NVIDIA's profilers. Owns no
    state. Locks: none. */
 
-/* Set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing without
-   MEMLORD_CUDA_NVTX. */
+/* These functions set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing
+   without MEMLORD_CUDA_NVTX. */
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 
-/* The ledger's collection callback for cuda devices; `user` is the seat. Trims the pools and graphs
+/* The ledger's collection callback for cuda devices. `user` is the seat. Trims the pools and graphs
    of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
@@ -2762,8 +2801,8 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 
 /* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
    need again: the bytes used now, those pending, and those freed since the last collection, but no
-   more than were ever used at once. The reclaimed bytes include what a wait for pending frees gives
-   back by itself. Requires: the thread is inside the device. */
+   more than were ever used at once. The reclaimed bytes include those that the pools give back by
+   themselves during a wait for pending frees. Requires: the thread is inside the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2806,33 +2845,34 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope;
-   it lives until its time is read. Locks: times_lock, never while the driver or the ledger is
-   called. */
+/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope.
+   It lives until its time is read. Locks: mli_cuda_times_lock. No thread holds it while it calls
+   the driver or the ledger. */
 
 typedef struct mli_cuda_time {
     struct mli_cuda_time *next;   /* the next measurement in the list of those that have ended */
     memlord *lord;
     uint64_t scope;               /* what memlord_scope_current returned when the scope began */
-    mli_cuda_stream *stream;      /* the stream, of which the measurement is a user */
-    mli_cuda_event *start, *stop; /* NULL: the event is not recorded */
+    mli_cuda_stream *stream;      /* the stream; the measurement is one of its users */
+    mli_cuda_event *start, *stop; /* NULL if the event is not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
-/* Begins a measurement: records its first event on a stream. NULL: that cannot be done now, for
-   example because the stream is captured. */
+/* Begins a measurement: records its first event on a stream. Returns NULL if that cannot be done
+   now, for example because the stream is captured. */
 MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
                                                     cudaStream_t handle);
 /* Ends a measurement: records its second event. mli_cuda_times_read reads the time later. If the
    event cannot be recorded, the scope is not timed. */
 MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Reads the times of a ledger's measurements whose events are done: those on the streams with this
-   handle, or on all streams if `handle` is NULL. The events of a stream are done in their order, so
-   after one that is not done, no later one of the stream is asked. Streams are told apart by their
-   numbers modulo 64; of two streams with the same remainder the second may have to wait for the
-   next call. If `last` is 1, all measurements of the ledger end unread. */
+/* Reads the times of a ledger's measurements whose events are done. These are the measurements on
+   the streams with this handle, or on all streams if `handle` is NULL. The events of a stream are
+   done in their order. So after an event that is not done, no later event of the stream is asked.
+   Streams are told apart by their numbers modulo 64; of two streams with the same remainder the
+   second may have to wait for the next call. If `last` is 1, all measurements of the ledger end
+   unread. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
@@ -2841,15 +2881,16 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* measurements begun and not yet read; relaxed: a thread sees its own */
-    mli_cuda_time *first; /* the measurements that have ended, in that order */
+    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
+                             a thread sees its own */
+    mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
 static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set it once the lock is dropped */
+    context = s->context; /* another thread may set the context once the lock is dropped */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -2887,9 +2928,10 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
-   longer attached end instead: memlord_cuda_detach may have emptied the list already. Detaching
-   clears the seat's key before it empties the list, so no measurement stays behind. */
+/* Puts measurements at the end of the list, or at its front if `back` is 1. A measurement whose
+   ledger is no longer attached ends instead, because memlord_cuda_detach may have emptied the list
+   already. Detaching clears the seat's key before it empties the list, so no measurement stays
+   behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2946,8 +2988,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes a ledger's measurements off the list and returns them in their order: those on the streams
-   with this handle, or all if `handle` is NULL. */
+/* Takes a ledger's measurements off the list and returns them in their order. These are the
+   measurements on the streams with this handle, or all if `handle` is NULL. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2988,16 +3030,18 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns the handlers of forks: a child finds no driver, nothing attached and no lock held. May use
-   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds one of
-   the ledger, or the reverse. No lock is held over a call of the driver, but for loaded_lock while
-   the driver loads. holders_lock is held while NVML lists processes, and a fork waits for the list.
-   Locks: a fork takes all of the layer, but for loaded_lock and nvml_lock. */
+/* Owns the handlers of forks: a child finds no driver, no attached ledger and no lock held. May use
+   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds a lock
+   of the ledger, or the reverse. No thread holds a lock over a call of the driver, except
+   mli_cuda_loaded_lock while the driver loads. mli_cuda_holders_lock is held while NVML lists
+   processes, and a fork waits for the list. Locks: a fork takes all locks of the layer except
+   mli_cuda_loaded_lock and mli_cuda_nvml_lock. */
 
 /* Handlers that run before a fork run in the reverse order of their registration. The layer
    registers its own after the driver has loaded, so they take the layer's locks before the driver's
-   handlers run. A fork does not wait for a call of the driver. loaded_lock and nvml_lock are held
-   while the driver and NVML load, which may fork, so neither a fork nor a child takes them. */
+   handlers run. A fork does not wait for a call of the driver. mli_cuda_loaded_lock and
+   mli_cuda_nvml_lock are held while the driver and NVML load. Loading may fork, so neither a fork
+   nor a child takes these two locks. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -3018,13 +3062,14 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Empties the seats. A ledger's callbacks still have theirs, but do nothing without a driver. */
+/* Empties the seats in the child. A ledger's callbacks still point to them, but do nothing without
+   a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* Leaves the child without a driver. It takes no lock: if the parent was loading the driver,
-   loaded_lock stays held in the child. */
+/* Leaves the child without a driver. Takes no lock, because mli_cuda_loaded_lock stays held in the
+   child if the parent was loading the driver. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
@@ -3041,24 +3086,25 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
 
 /* -------------------------------------------------------------------------- src/cuda/frees.h -- */
 
-/* Has the two halves of a wrapped free, before and after the real one. The block leaves the map
-   before, as another thread may get the address while the real free runs. After it the block's
-   bytes are credited; or the block comes back, if the real free failed. Owns no state. Locks:
-   none. */
+/* Has the two halves of a wrapped free, before and after the real free. The first half takes the
+   block off the map, because another thread may get the address while the real free runs. The
+   second half credits the block's bytes, or puts the block back if the real free has failed. Owns
+   no state. Locks: none. */
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token; /* of memlord_free_begin, if `begun` is 1 */
+    memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
     int begun;
     memlord_device device; /* the block's device, if `bytes` is not 0 */
-    uint64_t bytes;        /* what the free takes off the device's reserved bytes */
+    uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* Takes a block off the map. `beside` is 1 for a free of memory outside of pools. */
+/* Takes a block off the map before its real free. `beside` is 1 if the memory is outside of
+   pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
-   device's reserved bytes before they are credited, so that they never count as cached. */
+/* Ends the free, given the answer of the real one, and returns that answer. Lowers the device's
+   reserved bytes before the block's bytes are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -3086,8 +3132,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Has what a wrapped allocation does: the real call, its device, its record, and the retry. Owns no
-   state. Locks: process_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, the choice of its device, its record, and the
+   retries. Owns no state. Locks: mli_cuda_process_lock, to read a policy. */
 
 /* The kinds of allocations. */
 enum {
@@ -3099,37 +3145,39 @@ enum {
     MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
 
-/* A call of an allocation function, with its arguments. The fields of arguments have the names of
+/* A call of an allocation function, with its arguments. The members for arguments have the names of
    the parameters in MLI_CUDA_ALLOCS and MLI_CUDA_VIRTUAL. */
 typedef struct mli_cuda_request {
-    int kind;                                              /* MLI_CUDA_PLAIN .. */
+    int kind;                                              /* MLI_CUDA_PLAIN, MLI_CUDA_PITCH and so
+                                                              on */
     cudaError_t (*call)(const struct mli_cuda_request *q); /* makes the real call */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    unsigned long long *handle, mem_flags; /* of physical memory */
+    unsigned long long *handle, mem_flags; /* the arguments for physical memory */
     const void *prop;
     memlord_device location; /* where physical memory is */
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
     unsigned flags;
-    cudaMemPool_t pool; /* NULL: the device's current one */
+    cudaMemPool_t pool; /* NULL means the current pool of the device */
     cudaStream_t stream;
     int clean;          /* 1: the runtime had no last error before the call */
     cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
-/* Returns the current device. It asks the runtime: before CUDA 12 cudaSetDevice makes no context
-   current, so the driver may still have the device before. */
+/* Returns the current device, by asking the runtime. (Before CUDA 12 cudaSetDevice makes no context
+   current, so the driver may still have the previous device.) */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
 
-/* Allocates and records, with retries under a policy. `policy` NULL is the default one. */
+/* Allocates and records, with retries under a policy. If `policy` is NULL, takes the default
+   one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
-/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. A
-   NULL ledger is the real call alone. */
+/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. If
+   `lord` is NULL, only makes the real call. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
 
@@ -3138,8 +3186,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
 
-/* Finds a block of any cuda device, or of page-locked memory. Returns 0 if no block on the books
-   has this key. */
+/* Finds a block of any cuda device, or of page-locked memory. Returns 0 if the ledger has no such
+   block. */
 MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block);
 
 /* ----------------------------------------------------------------------- src/cuda/requests.c -- */
@@ -3151,7 +3199,7 @@ static void *mli_cuda_request_result(const mli_cuda_request *q) {
     return q->ptr ? *q->ptr : NULL;
 }
 
-/* Returns the product, or 2^48 if it is larger: the ledger takes no more. */
+/* Returns the product, or 2^48 if the product is larger, because the ledger takes no more. */
 static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
     const uint64_t most = (uint64_t)1 << 48;
     return b && a > most / b ? most : a * b;
@@ -3166,7 +3214,8 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     return mli_cuda_product(q->bytes, 1);
 }
 
-/* Returns the bytes of an allocation. Its rows are as long as the pitch, which the call sets. */
+/* Returns the bytes of an allocation that was made. Its rows are as long as the pitch, which the
+   call has set. */
 static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
     if (q->kind == MLI_CUDA_3D)
@@ -3181,7 +3230,7 @@ MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     return 0;
 }
 
-/* Returns the device of a stream. That of a default stream is the current one. */
+/* Returns the device of a stream. The device of a default stream is the current device. */
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int handle, r;
@@ -3193,10 +3242,10 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Returns the device on which a request counts: before the call, with `made` NULL, or after it. The
-   pool of a stream-ordered allocation may be on another device than the stream, and the driver
-   knows the device of the pointer. A pool of the host's memory is on no device. Its blocks count on
-   the stream's device, since cudaFreeAsync does not say which pool a block is of. */
+/* Returns the device on which a request counts. `made` is NULL before the call. The pool of a
+   stream-ordered allocation may be on another device than the stream; the driver knows the device
+   of the pointer. A pool of the host's memory is on no device. Its blocks count on the stream's
+   device, because cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -3209,8 +3258,8 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream that the ledger records beside the tag; a default stream is 0. Returns the stream
-   that was set before. */
+/* Sets the stream that the ledger records beside the tag. A default stream is recorded as 0.
+   Returns the stream that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
@@ -3248,8 +3297,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn. Out of memory is no sticky error. It is cleared as the last error, if there was
-   none before: callbacks of a collection do not see it, nor does the host after a success. */
+/* A memlord_try_fn. Out of memory is no sticky error. If the runtime had no last error before, the
+   function clears this one, so that callbacks of a collection do not see it, nor does the host
+   after a success. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3266,8 +3316,8 @@ static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* Corrects the record of an allocation after the retries: only now the pitch, and the device of a
-   pool, are known. */
+/* Corrects the record of an allocation after the retries, because only now the pitch and the device
+   of a pool are known. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -3302,8 +3352,9 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* E_OOM: calls once more, for the result and the last error that the host expects; the ledger
-       has counted the failure. Another error is the ledger's own: calls as without retries. */
+    /* After E_OOM the function calls once more, for the result and the last error that the host
+       expects. The ledger has counted the failure. Any other error is the ledger's own; the
+       function then calls as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3341,8 +3392,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
-/* Has the other public functions: attach, pools, frees that wait for a stream, scopes. Owns no
-   state. May use all modules of the layer. Locks: none. */
+/* Has the other public functions of the layer: those of attaching, pools, frees that wait for a
+   stream, and scopes. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3352,9 +3403,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. So the capacity of
-   the cpu, with the limits of containers, is theirs. If the ledger refuses, because of
-   reservations, the GPU stays a device of its own. */
+/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. They then have the
+   capacity of the cpu, with the limits of containers. If the ledger refuses, because of
+   reservations, a GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -3406,7 +3457,7 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 for a policy that memlord_alloc_retry accepts. */
+/* Returns 1 if memlord_alloc_retry accepts a policy. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
            policy->multiplier <= 1.7976931348623157e308;
@@ -3518,14 +3569,14 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 /* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
    user of the stream. */
 typedef struct mli_cuda_use {
-    mli_cuda_stream *stream; /* NULL: no memory */
+    mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */
     memlord_fence fence;
 } mli_cuda_use;
 
-/* Makes a fence for a block. If `placed`, it waits for the work that the stream has now, and an
-   event is recorded; else for the work that the stream has when the block is freed. Returns 0 if
-   there is no memory. */
+/* Makes a fence for a block. A `placed` fence waits for the work that the stream has now, and an
+   event is recorded for it. Another fence waits for the work that the stream has when the block is
+   freed. Returns 0 if there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -3536,7 +3587,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a later question may come from another thread, which cannot name a per-thread stream */
+    /* a later question may come from another thread, which has no name for a per-thread stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3547,7 +3598,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     return 1;
 }
 /* Ends what mli_cuda_use_begin began, and returns `r`, the ledger's result. If `r` is an error, the
-   ledger has not taken the fence, and this function frees it. */
+   ledger has not taken the fence, so this function frees it. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);
@@ -3564,8 +3615,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* The block gets its fence before the real free, after which another thread may get the address.
-   Without memory for a fence the block is credited at once. */
+/* Gives the block its fence before the real free, after which another thread may get the address.
+   If there is no memory for a fence, the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3648,10 +3699,10 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Has the records of physical memory and its mappings. A storage has the driver's handle as its
-   key, a reference for each handle and for each mapping, and a part for each mapped range. The
-   shape of the part lists the addresses of the range. The driver says which handle an address
-   belongs to. Owns no state. Locks: none. */
+/* Has the records of physical memory and its mappings. The key of such a storage is the driver's
+   handle. It has a reference for each handle and for each mapping, and a part for each mapped
+   range. The shape of the part lists the addresses of the range. The driver says which handle an
+   address belongs to. Owns no state. Locks: none. */
 
 /* The name of physical memory in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
@@ -3660,21 +3711,23 @@ typedef struct mli_cuda_mapping {
     unsigned long long handle;
     memlord_device device;  /* the device of the storage */
     uint64_t address;
-    uint64_t offset, bytes; /* the range of the storage; 0 bytes: it is not on the books */
-    memlord_meta meta;      /* the description of its part, with up to 8 addresses as the shape */
+    uint64_t offset, bytes; /* the range of the storage; 0 bytes if the mapping is not in the
+                               ledger */
+    memlord_meta meta;      /* the description of the mapping's part, with up to 8 addresses as the
+                               shape */
 } mli_cuda_mapping;
 
-/* Records a mapping that was made. Does nothing if the handle is not on the books. */
+/* Records a mapping that was made. Does nothing if the ledger does not have the handle. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
 /* Finds the mapping that begins at an address. Keeps its handle until mli_cuda_mapping_end, so that
-   no other memory gets the handle before the books are right. Returns 0 if nothing is mapped at the
-   address. A mapping that is not on the books has 0 bytes, and must not be ended. */
+   no other memory gets the handle before the ledger is right. Returns 0 if nothing is mapped at the
+   address. A mapping that is not in the ledger has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);
 
-/* Takes a mapping off the books, if it is `gone`, and gives its handle back. */
+/* Removes a mapping from the ledger if `gone` is 1, and gives its handle back. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
                                            mli_cuda_mapping *m, int gone, const memlord_site *site);
 
@@ -3683,8 +3736,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Stops at the part that has the mapping's address; if m->bytes is not 0, at the
-   part that is exactly the mapping's range. Copies the part into the mapping. */
+/* A memlord_part_fn. Stops at the part that has the mapping's address or, if m->bytes is not 0, at
+   the part that is exactly the mapping's range. Copies the part into the mapping. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -3708,7 +3761,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
     m->meta.shape[0] = (int64_t)m->address;
     m->meta.rank = 1;
     r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
-    if (r == MEMLORD_E_STATE) { /* the range is mapped already: it gets one more address */
+    if (r == MEMLORD_E_STATE) { /* the range is mapped already, so it gets one more address */
         m->meta.rank = 8;
         (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
         if (m->meta.rank >= 8) return;
@@ -3739,7 +3792,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* reads the part again, as another mapping may have ended */
+        m->bytes = 0; /* with 0 bytes the part is read again, because another mapping may have
+                         ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */
@@ -3758,7 +3812,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends the blocks that a reset of the device takes away, and waits for the frees that pend on the
+/* Ends the blocks that a reset of the device takes away. Waits for the pending frees on the
    device's streams, as the reset itself would wait. Requires: the reset has not begun, so that the
    streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
@@ -3811,8 +3865,8 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
 
-/* Has the __wrap_ functions, to which the linker's --wrap redirects calls. A site is the return
-   address of the call. Owns no state. Locks: none. */
+/* Has the __wrap_ functions, to which the linker's --wrap redirects calls. The site of such a call
+   is its return address. Owns no state. Locks: none. */
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
 
@@ -3846,12 +3900,13 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
-/* Counts a function that is not redirected. *name gets the first of them. */
+/* Counts a function that is not redirected. *name gets the name of the first such function. */
 static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Compares the addresses in volatile pointers, as a compiler takes two names for two functions. */
+/* The two addresses are in volatile pointers, because a compiler takes two names for two
+   functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
@@ -3878,8 +3933,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
 
-/* Has the public functions that wrap one of CUDA: allocations, frees, streams, resets, virtual
-   memory. Owns no state. May use all modules of the layer. Locks: none. */
+/* Has the public functions that wrap a function of CUDA: allocations, frees, streams, resets,
+   virtual memory. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
 
@@ -3892,7 +3947,7 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-/* MSVC takes __VA_ARGS__ for one argument unless another macro, ITEMS, expands it */
+/* MSVC takes __VA_ARGS__ for one argument unless another macro, MLI_CUDA_ITEMS, expands it */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
 #define MLI_CUDA_GET(name) q->name
@@ -3958,7 +4013,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Takes in what is done after a wait, for a stream or for everything (NULL), and returns
+/* Notes what is done after a wait for a stream, or for everything if `stream` is NULL. Returns
    `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
@@ -3998,8 +4053,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
-    /* relaxed, as in mli_cuda_enter_device; the acquire pairs with the release of a thread that
-       leaves the device */
+    /* relaxed, as in mli_cuda_enter_device; the acquire load pairs with the release of a thread
+       that leaves the device */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
     while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();
@@ -4042,7 +4097,8 @@ static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
     mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
-    int of[4] = {0, 0, 0, 0}; /* its type, its handle types, its location's type and number */
+    int of[4] = {0, 0, 0, 0}; /* the property's type, its handle types, and the type and number of
+                                 its location */
     memlord_meta meta;
     cudaError_t r;
     MLI_CUDA_MEM_DRIVER(d);
@@ -4086,8 +4142,8 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Takes the mappings in the range off the books after the real call, if that succeeds. Those beyond
-   the first ROOM go before it, even if it fails. */
+/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Mappings
+   beyond the first ROOM leave the ledger before the call, even if it then fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
     enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;
@@ -4137,12 +4193,12 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 
 /* ------------------------------------------------------------------------- >>shim --
    The shim is the last part, so that nothing above is redirected. It is outside of the include
-   guard, as another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM. The
-   macros are variadic, as the preprocessor takes the comma of sizeof(std::pair<int, int>) for one
-   between arguments. They call functions, so that the compiler checks the types. In C++ there are
-   overloads as in cuda_runtime.h, for pointers of any type and for other numbers of arguments. The
-   shim is off while nvcc compiles for the device, whose code may call the device's own
-   cudaMalloc. */
+   guard, because another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM.
+   The macros are variadic, because the preprocessor takes the comma of sizeof(std::pair<int, int>)
+   for one between arguments. They call functions, so that the compiler checks the types. In C++
+   there are overloads as in cuda_runtime.h, for pointers of any type and for other numbers of
+   arguments. The shim is off while nvcc compiles for the device, because device code may call the
+   device's own cudaMalloc. */
 #if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
     !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
@@ -4183,7 +4239,7 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMallocAsync /* these are macros with the per-thread default stream */
+#undef cudaMallocAsync /* with the per-thread default stream these are macros */
 #undef cudaMallocFromPoolAsync
 #undef cudaFreeAsync
 #undef cudaStreamEndCapture

@@ -450,6 +450,9 @@ static bool run_size(crew &c, const plan &p, bool everything, demands &must) {
     bool same = play.play();
     play.print();
     if (p.kind == HEAP) check(play, p, must);
+    if (p.kind == HANDLES)
+        must.at_most("pair, 1 thread, keys 1, 2, 3, ...", 1.5, play.against(play.lord, play.boost, ALONE),
+                     " x boost");
     return same;
 }
 

@@ -194,15 +194,30 @@ verdict $? 'MEMLORD_STACK_DEPTH bounds them, and 0 turns them off'
 
 for bytes in 1 ''; do
     kind=
-    for kind in deep thread fibre signal rbp files loader forks; do
+    for kind in deep thread fibre signal rbp files loader forks vforks; do
         preloaded env MEMLORD_STACK_BYTES=$bytes MEMLORD_REPORT="$out/$kind.json" "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
         kind=
     done
     [ -z "$kind" ]
     verdict $? "${bytes:+with every stack }deep and small stacks, fibres, a signal's, wild frame pointers, \
-files, forks and locks of the loader come through${kind:+, but for $kind}"
+files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
+    [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
+    [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
 done
+
+holds recursion 'total["allocs"] == 1
+len(frames(totals[0])) == report["stacks"]["depth"]
+frames(totals[0])[-1] == "my_alloc"'
+verdict $? 'the stack of a recursion 100,000 deep has its innermost frames'
+
+holds frames '
+len([t for t in totals if "level14" in frames(t)]) == 1
+["main" in frames(t) for t in totals if "level14" in frames(t)] == [True]'
+verdict $? 'a stack on an alternate stack goes through the frame of the signal to main'
+
+holds vforks 'total["frees"] == 200 and total["allocs"] == 201'
+verdict $? 'what a child of vfork allocates is in the books of its parent, and it writes no report'
 
 # -- what is left out --
 
@@ -253,9 +268,71 @@ echo 'int main(void) { void *(*take)(size_t) = malloc; return take(10) == NULL; 
     ! grep -q 'not seen' "$out/fixed.txt"
 verdict $? 'a program at a fixed address that takes the address of malloc brings none'
 
-preloaded env MEMLORD_REPORT="$out/none/where.json" "$out/own" &&
-    grep -q "^memlord: no report at .*/none/where.json: could not read or write there$" "$out/why"
-verdict $? 'a report that cannot be written is named on stderr'
+# -- the file of the report, and the variables --
+
+# Two reports at signals and one at exit; a child that is forked writes its own, and so does one
+# that closes stderr before its end, as coreutils do.
+cat >"$out/count.c" <<'C'
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    pid_t child;
+    free(malloc(100));
+    if (argc > 1) return fclose(stderr) || argv[1][0] != 'c';
+    if (raise(SIGUSR1) || raise(SIGUSR1)) return 1;
+    child = fork();
+    if (!child) return 0;
+    printf("%d %d\n", (int)getpid(), (int)child);
+    return wait(NULL) != child;
+}
+C
+c "$out/count.c" -o "$out/count" && rm -f "$out"/n.* &&
+    preloaded env MEMLORD_SIGNAL=10 MEMLORD_REPORT="$out/n.%p.%n.100%%.%x.json" "$out/count" &&
+    read -r parent child <"$out/said" &&
+    (cd "$out" && ls n.*) >"$out/why" &&
+    printf 'n.%s.100%%.%%x.json\n' "$parent.1" "$parent.2" "$parent.3" "$child.1" | sort >"$out/right" &&
+    sort "$out/why" | cmp - "$out/right" >>"$out/why" 2>&1
+verdict $? 'in the path %p is the process id, %n counts its reports from 1, %% is a percent sign'
+
+rm -f "$out"/t.* && before=$(date +%s) &&
+    preloaded env MEMLORD_REPORT="$out/t.%t.txt" "$out/count" closes && ls "$out"/t.* >"$out/why" &&
+    time=$(basename "$out"/t.*.txt .txt) && time=${time#t.} &&
+    [ "$before" -le "$time" ] && [ "$time" -le "$(date +%s)" ]
+verdict $? 'and %t the seconds since 1970'
+
+preloaded env MEMLORD_REPORT="$out/none/%p.json" sh -c "echo \$\$; exec '$out/count' closes" &&
+    [ "$(sort -u "$out/why")" = "memlord: no report can be written at $out/none/$(cat "$out/said").json: No such file or directory" ]
+verdict $? 'a path that cannot be written is told at the start, where the program still has stderr'
+
+preloaded env MEMLORD_REPORT=/dev/null "$out/count" closes &&
+    [ "$(cat "$out/why")" = 'memlord: no report can be written at /dev/null: there is something that is no regular file' ]
+verdict $? 'and so is one that is no regular file'
+
+told() { # LINE: the only one, for a program that writes two reports
+    preloaded env MEMLORD_SIGNAL=10 "$@" "$out/count" && [ "$(cat "$out/why")" = "$line" ]
+}
+report=MEMLORD_REPORT=$out/told.%p.json
+line='memlord: MEMLORD_STACK_BYTE=1 has no effect: there is no such variable'
+told "$report" MEMLORD_STACK_BYTE=1 &&
+    line='memlord: MEMLORD_STACK_BYTES=64k has no effect: it takes a number without a unit' &&
+    told "$report" MEMLORD_STACK_BYTES=64k &&
+    line='memlord: MEMLORD_SYMBOLS=-1 has no effect: it takes a number from 0 to 1' &&
+    told "$report" MEMLORD_SYMBOLS=-1 &&
+    line='memlord: MEMLORD_EVERY=2147483648 has no effect: it takes a number from 0 to 2147483647' &&
+    told "$report" MEMLORD_EVERY=2147483648 &&
+    line='memlord: MEMLORD_REPORT_ON takes TERM, INT and HUP, and has others, too' &&
+    told "$report" MEMLORD_REPORT_ON=TERM,KILL &&
+    line="memlord: $out/told.foo is written as TEXT: it has no format's suffix" &&
+    told MEMLORD_REPORT="$out/told.foo" && grep -q '^MemLord' "$out/told.foo"
+verdict $? 'a variable, a number, a signal or a suffix that is not known is told once'
+
+preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_EVENTS=9 \
+    MEMLORD_SNAPSHOTS=50 MEMLORD_SIGNAL=10 MEMLORD_EVERY=60 MEMLORD_REPORT_ON= MEMLORD_DEBUG= MEMLORD_RETRY=0 \
+    MEMLORD_POLL_INTERVAL_MS=100 MEMLORD_APP_REPORT=x "$out/count" && [ ! -s "$out/why" ]
+verdict $? 'those that are known are not'
 
 # The note that Go's linker writes into each program, and notes whose sizes are not those of notes.
 cat >"$out/note.c" <<'C'
@@ -321,6 +398,15 @@ books = [{d["device"]: d["stats"]["allocated"] for d in json.load(open(p))["devi
 assert "cuda:0" not in books[0] and books[1] == {"cuda:0": 12345}, books
 PY
 verdict $? 'a program with a ledger and the interposer each write a report of their own'
+
+preloaded env MEMLORD_REPORT="$out/one.json" MEMLORD_APP_REPORT="$out/one.json" "$out/app" &&
+    [ "$(cat "$out/why")" = "memlord: the interposer's report is $out/interposer-one.json: a ledger in the program has written its own to MEMLORD_REPORT" ] &&
+    python3 - "$out/interposer-one.json" "$out/one.json" >"$out/why" 2>&1 <<'PY'
+import json, sys
+books = [{d["device"] for d in json.load(open(p))["devices"]} for p in sys.argv[1:]]
+assert books == [{"cpu"}, {"cuda:0"}], books
+PY
+verdict $? 'and where both are given one path, the interposer writes beside, and says so'
 
 name='a program on musl does not start, and its loader names the library'
 if command -v musl-gcc >/dev/null; then

@@ -1,6 +1,6 @@
 /* What the loader and the headers of a module say of it, and what is made of headers that make no
    sense. This suite has the implementation in it, to hand it modules that no loader would load, and
-   to see what no call shows: the alerts that a forked child has. */
+   to see what no call shows: the alerts that a forked child has, and the way that a call took. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -321,6 +321,23 @@ static void a_child_has_no_alert_of_a_thread_that_waits(void **state) {
     assert_ptr_equal(ended, lord);
 }
 
+/* The general path notes the site of the call. The first handle makes the table of the shard and
+   the cell of the device. */
+static void a_handle_does_not_take_the_general_path(void **state) {
+    static const memlord_site here = {"tests/test_modules.c", "a handle", 1};
+    memlord *lord = test_lord(state);
+    uint64_t key;
+    assert_ok(memlord_alloc(lord, cuda(0), 5000, 100, &here));
+    assert_ptr_equal(mli_self.site, &here);
+    mli_self.site = NULL;
+    for (key = 5001; key < 5004; key++) assert_ok(memlord_alloc(lord, cuda(0), key, 100, &here));
+    assert_ok(memlord_free(lord, cuda(0), 5001, &here));
+    assert_ok(memlord_release(lord, cuda(0), 5002, &here));
+    assert_null(mli_self.site);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 200);
+    assert_ok(memlord_verify(lord));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_build_id_is_the_note_of_gnu_of_type_3),
@@ -329,6 +346,7 @@ int main(void) {
         cmocka_unit_test(a_module_is_found_by_an_address_in_it),
         cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
         TEST(a_child_has_no_alert_of_a_thread_that_waits),
+        TEST(a_handle_does_not_take_the_general_path),
 #if !TEST_SANITIZED
         cmocka_unit_test(without_proc_the_program_has_the_name_it_was_started_by),
         cmocka_unit_test(without_a_loader_known_to_the_kernel_a_module_is_found_by_its_headers),

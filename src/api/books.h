@@ -1,56 +1,60 @@
 /* -- storages --
    `device` is one device, never a selector. `storage` is the address or handle of the memory.
-   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
-   UINT64_MAX, or too many bytes; E_DEVICE a selector, or no device, both counted in `refused`;
-   E_NOMEM the map could not grow, counted in dropped_allocs. Such a dropped storage is not on the
-   books: its free returns MEMLORD_OK, and does not count as unknown. The ledger remembers 64 of
-   them. For each further one it lets one free of an unknown storage of the same type pass.
-   Cost: tens of ns; see >>costs. */
+   `bytes` is at most 2^48. `site` may be NULL. These calls have errors in common: E_INVALID for a
+   storage of 0 or UINT64_MAX, or for too many bytes; E_DEVICE for a selector, or for what is no
+   device; E_NOMEM if the map cannot grow. The first two count in `refused`, E_NOMEM counts in
+   dropped_allocs. A storage that was dropped in this way is not on the books, and its free returns
+   MEMLORD_OK and does not count as unknown. The ledger remembers 64 such storages. For each further
+   one it lets one free of an unknown storage of the same type pass.
+   Cost:   tens of ns; see >>costs. */
 
-#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
+#define MEMLORD_NONE UINT64_MAX /* as an account: no account; as a stream: the default stream */
 
-/* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
-   in one module are one site. A record is read when it is first seen, its strings are copied, and
-   its address stands for it from then on. So a plug-in that dlopen puts where another one was has
-   the places of that one, if a record of it is at the same address: link plug-ins that plant sites
-   with -Wl,-z,nodelete. */
+/* A place in the source. MEMLORD_SITE plants a record of it. Two records with the same file,
+   function and line in one module are one site. The ledger reads a record when it first sees it,
+   copies its strings, and from then on knows the site by the record's address. So if dlopen loads a
+   plug-in where another one was, and a record of the new one is at the address of an old one, the
+   ledger takes it for the old place. To prevent that, link plug-ins that plant sites with
+   -Wl,-z,nodelete. */
 typedef struct memlord_site {
     const char *file;
     const char *function;
     int line; /* 0: not known */
 } memlord_site;
 
-/* A storage, for the calls that take several. */
+/* A storage, for calls that take several storages. */
 typedef struct memlord_block {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. If a storage of the same key is live, its free was not
-   recorded: that storage ends now, and counts in implicit_frees. */
+/* Records a storage that was just created. If a storage with the same key is live, its free was not
+   recorded. The old storage ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
 /* Records the end of a storage, however many references it has. Call it before the real free.
    Storage 0 does nothing. The device's index is ignored.
-   Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
+   Errors: E_UNKNOWN if the storage is not live. Totals are unchanged, and unknown_frees counts the
+           call. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
                                         uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records a realloc, after the real one. The block keeps its tag, description, references,
-   recorded uses and mark. old_storage 0 is an alloc. An old storage that is not live counts in
-   unknown_frees, and the new one begins. Counted in `reallocs`.
-   Requires: no other thread can have got the old address meanwhile, as of a block that grows in
-             place. Else use memlord_realloc_begin and _end. */
+/* Records a realloc, after the real one. The block keeps its tag, description, references, recorded
+   uses and mark. old_storage 0 is an alloc. If the old storage is not live, unknown_frees counts
+   the call, and the new storage begins. `reallocs` counts each realloc.
+   Requires: no other thread can have got the old address meanwhile, as when a block grows in place.
+             Otherwise use memlord_realloc_begin and memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* What realloc_begin and free_begin hand to their ends. Its fields are the library's. */
+/* What memlord_realloc_begin and memlord_free_begin pass to the functions that end them. Only the
+   library uses its fields. */
 typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
@@ -58,105 +62,112 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Begins a realloc: takes old_storage off the map, its bytes still counted. Call it before the real
-   realloc: once that returns, another thread may own the old address. Every begin needs one end.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and the end then begins the
-           new storage. */
+/* Begins a realloc. It takes old_storage off the map, and goes on counting its bytes. Call it
+   before the real realloc, because another thread may own the old address once that returns. Every
+   begin needs one end.
+   Errors: E_UNKNOWN if old_storage is not live; unknown_frees counts it. The token is valid all the
+           same, and memlord_realloc_end then begins the new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Ends a realloc: records what the real one did. new_storage 0 says that it failed: the old storage
-   comes back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
-           the block is counted as dropped. */
+/* Ends a realloc: records what the real one did. new_storage 0 says that the real one failed; then
+   the old storage comes back as it was. Requires: the token itself, not a copy of it.
+   Errors: E_STATE if the token was used already, or came from another ledger or from
+           memlord_free_begin; E_NOMEM if there is no room for the new storage, which counts as
+           dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
-   A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0 does nothing.
-   Every begin that returned MEMLORD_OK needs one end.
-   Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
+/* Begins a free whose real call may fail. It takes the storage off the map, and goes on counting
+   its bytes. A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0
+   does nothing. Every begin that returned MEMLORD_OK needs one end.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. E_STATE if it is pending
+           already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description. The token may also be
-   one of memlord_realloc_begin, whose realloc then was a free.
-   Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
-           error; E_NOMEM as realloc_end. */
+   recorded uses comes back without its uses, its views and its description. The token may also come
+   from memlord_realloc_begin, if its realloc turned out to be a free.
+   Errors: E_STATE if the token was used already or came from another ledger, or if
+           memlord_free_begin returned an error; E_NOMEM as memlord_realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records n allocs in one call. All arguments are checked and room is reserved first, so an error
-   has recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a
+/* Records n allocs in one call. It first checks all arguments and reserves room, so that nothing is
+   recorded after an error. Then it records the blocks one by one. Meanwhile other threads may see a
    new block with 0 bytes.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. */
+   Errors: E_INVALID also if `blocks` is NULL and n > 0, or if the sum of the sizes overflows. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Records n frees in one call, as memlord_alloc_n does n allocs.
-   Errors: E_UNKNOWN some were not live; the others are freed. */
+/* Records n frees in one call, as memlord_alloc_n records n allocs.
+   Errors: E_UNKNOWN if some storages were not live; the others are freed. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it: an event, or a timeline's value. Both
-   functions are called with no lock of MemLord held and may call the ledger. */
+/* Tells when a device has done what was asked of it. A fence stands for an event, or for a value of
+   a timeline. MemLord calls both functions with no lock held, and they may call the ledger. */
 typedef struct memlord_fence {
     int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
-    uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* `done` is not called any more; may be NULL */
+    uint64_t queue;           /* the number of a queue (a stream), whose fences complete in order */
+    void (*drop)(void *user); /* called once `done` is not called any more; may be NULL */
 } memlord_fence;
 
-/* Records that a block has moved: the source ends, then the destination begins with `bytes`. Tag,
-   description, references and mark go along. Counted in `moves` of the destination, and per pair of
-   devices in reports. With a fence, which may be NULL, or with recorded uses the source is pending
-   until they are done, as after memlord_free_deferred.
-   Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
+/* Records that a block has moved: the source ends, then the destination begins with `bytes`. The
+   destination gets its tag, description, references and mark. `moves` of the destination counts the
+   move, and reports count moves per pair of devices. With a `fence`, which may be NULL, or with
+   recorded uses the source is pending until they are done, as after memlord_free_deferred.
+   Errors: E_UNKNOWN if the source is not live; unknown_frees counts it. E_INVALID if the fence has
+           no `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
 
-/* Records that bytes were copied between devices and the source stays: `copies` of the
-   destination, and per pair of devices in reports. No live byte changes: record the copy's own
-   storage with memlord_alloc.
-   Errors: E_DEVICE; E_INVALID over 2^48; E_NOMEM. Cost: a few atomics; a lock at a pair's first. */
+/* Records that bytes were copied between devices and the source stays. `copies` of the destination
+   counts the copy, and reports count copies per pair of devices. No live bytes change: record the
+   storage of the copy with memlord_alloc.
+   Errors: E_DEVICE if `from` or `to` is not one device; E_INVALID for more than 2^48 bytes;
+           E_NOMEM.
+   Cost:   a few atomics; the first copy between two devices also takes a lock. */
 MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                         uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": records it with one reference or, if it is live, adds a reference and
-   no bytes (`bytes` is then ignored). So tied weights and views count once. */
+/* Records that the caller holds a storage. A storage that is not live begins, with one reference. A
+   live storage gets one more reference and no bytes; `bytes` is then ignored. So tied weights and
+   views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* Adds a reference to a live storage. Errors: E_UNKNOWN not live. */
+/* Adds a reference to a live storage. Errors: E_UNKNOWN if the storage is not live. */
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device,
                                           uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Drops a reference; the last one ends the storage. Storage 0 does nothing.
-   Errors: E_UNKNOWN not live, counted in unknown_frees. */
+/* Drops a reference. The last one ends the storage. Storage 0 does nothing.
+   Errors: E_UNKNOWN if the storage is not live; unknown_frees counts it. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n storages in one call, as memlord_alloc_n records them. */
+/* Tracks n storages in one call, as memlord_alloc_n records n allocs. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n storages in one call, as memlord_free_n frees them. */
+/* Releases n storages in one call, as memlord_free_n records n frees. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -164,65 +175,67 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 /* -- arenas: bytes without an identity -- */
 
 /* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
-   it added and took; no site has live arena bytes. An arena that is one piece of memory is better
-   recorded as a block, and resized with memlord_realloc(lord, device, key, key, bytes, site): then
-   it has a site and a stack.
-   Errors: E_INVALID over 2^48, or the balance would overflow.
+   it added and took, but has no live arena bytes. Record an arena that is one piece of memory as a
+   block instead, and resize it with memlord_realloc(lord, device, key, key, bytes, site): then it
+   has a site and a stack.
+   Errors: E_INVALID for more than 2^48 bytes, or if the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance is
-   then 0, and the call counts in underflows and returns MEMLORD_OK. The bytes come off the tag of
-   this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
+/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance
+   becomes 0, underflows counts the call, and the result is MEMLORD_OK. The bytes come off the tag
+   of this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
    then have more than the device, the largest tags give up the excess, and each of them counts as
    an underflow. Storages are never touched.
-   Errors: E_INVALID over 2^48 in one call. */
+   Errors: E_INVALID for more than 2^48 bytes in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* -- fences: memory the device still uses --
-   A block whose free has to wait is pending: its bytes are still in `allocated`, but free, release,
+/* -- fences: memory that the device still uses --
+   A block whose free has to wait is pending. Its bytes are still in `allocated`, but free, release,
    retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
-   memlord_gc_poll poll, memlord_alloc_retry does so before each further attempt, and so does the
-   poller of a device. The fences of one device and queue are polled in the order of the frees: a
-   block waits for those of its queue that were freed before it, and a slow queue holds up only
+   memlord_gc_poll poll fences, the poller of a device does, and memlord_alloc_retry does before
+   each further attempt. The fences of one device and queue are polled in the order of the frees. A
+   block waits for the blocks of its queue that were freed before it, so a slow queue holds up only
    itself. These polls and a deferred free look at every queue of the device type. An alloc or a
-   free polls up to four fences of one queue of its device type. After a `done` that returned 0
-   such calls leave the queue alone for a while. The while doubles with each further 0, up to 256
-   calls or 10 ms (one call in eight reads the clock). Calls on other device types cost what they
-   cost with nothing pending. A failed fence counts as done, and in fence_failures. A host whose
-   streams wait for each other's events frees plainly: nothing is left to wait for. */
+   free polls up to four fences of one queue of its device type. After a `done` that returned 0 such
+   calls leave the queue alone for a while. The while doubles with each further 0, up to 256 calls
+   or 10 ms (one call in eight reads the clock). Calls on other device types cost as much as with
+   nothing pending. A failed fence counts as done, and in fence_failures. A host whose streams wait
+   for each other's events needs no fences: it calls memlord_free. */
 
-/* Frees a storage once a fence is done. Calls `done` at once, on this thread, except with
-   MEMLORD_FLAG_DEFER: a fence may record its event there. Calls `drop`, if set, exactly once when
-   MemLord will not call `done` again. An alloc of a pending storage ends it first.
-   Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
-           function will be called. */
+/* Frees a storage once a fence is done. It calls `done` at once, on this thread, except with
+   MEMLORD_FLAG_DEFER; there a fence may record its event. It calls `drop`, if set, exactly once,
+   when MemLord will not call `done` again. An alloc with the key of a pending storage ends that
+   storage first.
+   Errors: E_INVALID if the fence has no `done`; E_UNKNOWN if the storage is not live, which
+           unknown_frees counts; E_NOMEM. After an error MemLord calls neither function. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say: for a host whose device tells when it is
-   done. The fences of the storage are dropped, and their `done` is not called any more.
-   Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
+/* Ends a pending storage now, whatever its fences say. It is for a host whose device tells when it
+   is done. MemLord drops the fences of the storage, and does not call their `done` any more.
+   Errors: E_UNKNOWN if the storage is not pending. Nothing changes, and nothing is counted.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
 
-/* Records that a live storage is used by work the fence stands for (record_stream). A later plain
-   free or release of it is deferred by itself until all its uses are done. A later use on the same
-   queue replaces an earlier one.
-   Errors: as free_deferred, but a storage that is not live is not counted. */
+/* Records that a live storage is used by the work that the fence stands for (record_stream). A
+   later memlord_free or memlord_release of the storage then waits until all its uses are done. A
+   later use on the same queue replaces an earlier use.
+   Errors: as memlord_free_deferred, but a storage that is not live is not counted. */
 MEMLORD_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                              uint64_t storage, memlord_fence fence)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Credits every deferred free whose fences are done, and returns their bytes. Cost: a few ns with
-   nothing pending; else one `done` for each queue, each that is done, and each that was not called
-   at its free (MEMLORD_FLAG_DEFER). */
+/* Credits every deferred free whose fences are done, and returns how many bytes it credited.
+   Cost:   a few ns with nothing pending; else one `done` for each queue, for each fence that is
+           done, and for each fence that was not called at its free (MEMLORD_FLAG_DEFER). */
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* -- sites: which code allocates -- */
@@ -231,55 +244,60 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
-/* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes that of its own function. `file` is the module and the offset in it, as
+/* Turns a return address into a site, for allocators and interposers. MEMLORD_SITE_OF_CALLER passes
+   the return address of its own function. `file` is the module and the offset in it, such as
    "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
-   symbol that contains the address (link with -rdynamic); "" if there is none, and on Windows and
-   macOS. It is looked up when the site is first shown: in a report, by memlord_sites_top or of a
-   block, but not in a line of the log. After dlclose the site stays what it was, and its address in
-   another module is another site. Never NULL; lives until destroy.
-   Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
+   symbol that contains the address (link with -rdynamic). It is "" if there is none, and on Windows
+   and macOS. MemLord looks it up when the site is first shown in a report, by memlord_sites_top or
+   of a block, but not for a line of the log. After dlclose the site stays as it was. If another
+   module then gets the address, its site is a new one. The result is never NULL, and lives until
+   destroy.
+   Cost:   a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the site of a place that is known by value: C++20's std::source_location, or a line of a
-   script. NULL strings are "". The result is the site that MEMLORD_SITE plants in that line, if
-   `file` is a literal of the same module. The strings are copied. Never NULL; lives until destroy.
-   Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
+/* Returns the site of a place that is known by value, such as C++20's std::source_location or a
+   line of a script. NULL strings are "". If `file` is a literal of the same module, the result is
+   the site that MEMLORD_SITE plants in that line. The strings are copied. The result is never NULL,
+   and lives until destroy.
+   Cost:   some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the return address that a site was made from; NULL for a planted site. */
+/* Returns the return address that a site was made from, or NULL for a planted site. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
-/* Where the code of a return address is. `offset` is that of the call in the file (of the byte
-   before the return address), as addr2line takes it. */
+/* The place of the code at a return address. `offset` is the place of the call in the file (that of
+   the byte before the return address), in the form that addr2line takes. */
 typedef struct memlord_place {
-    const char *module;   /* the path of the executable or library; "": in none (JIT code) */
-    const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
-    uint64_t offset;      /* in no module: the address */
+    const char *module;   /* path of the executable or library; "": none, as for JIT code */
+    const char *build_id; /* build id of the module in hexadecimal; "": none, or the system does not
+                             tell */
+    uint64_t offset;      /* place of the call in the module; without a module: the address */
 } memlord_place;
 
-/* Gets the module, offset and build id of a site that memlord_site_at made, as they were when the
-   address was first seen: the module may be unloaded by now. Strings live until destroy.
-   Errors: E_INVALID no site or `out`; E_UNKNOWN a planted site, or not seen by this ledger. */
+/* Gets the module, offset and build id of a site that memlord_site_at made. They are those of the
+   moment when the address was first seen; the module may be unloaded by now. The strings live until
+   destroy.
+   Errors: E_INVALID if there is no site or no `out`; E_UNKNOWN if the site was planted, or this
+           ledger has not seen it. */
 MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
-/* Gives a site better strings for later reports, say from debug information. Structs handed out
-   before stay valid. NULL and 0 keep the old ones.
-   Errors: E_UNKNOWN not seen by this ledger; E_NOMEM. */
+/* Gives a site better strings for later reports, for example from debug information. Structs that
+   were handed out before stay valid. NULL and 0 keep the old values.
+   Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
 
-/* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
-   `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. A free without a site counts at no site. If a realloc has another site than the
-   block, the new site counts all bytes of the block in `alloc_bytes`, and no alloc; from then on it
-   has the live bytes. */
+/* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
+   `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
+   allocated at the site and are not freed yet. A free without a site counts at no site. If a
+   realloc has another site than the block, the new site counts all bytes of the block in
+   `alloc_bytes`, and no alloc. From then on the new site has the live bytes. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -297,9 +315,9 @@ typedef enum memlord_site_order {
     MEMLORD_SITE_ORDER_PEAK_BYTES
 } memlord_site_order;
 
-/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A
-   site used on two devices is two rows. Sites whose number is 0 are left out.
-   Cost: walks the sites. */
+/* Lists the largest sites by `order`, up to `cap`, and returns how many were written. A site used
+   on two devices is two rows. Sites whose number in `order` is 0 are left out.
+   Cost:   walks the sites. */
 MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
@@ -311,28 +329,29 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
-/* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
-   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
-   then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, unless stack_seed of
-   memlord_desc makes it repeatable. A forked child takes another sample than its parent. So errors
-   average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
-   call: there it counts no alloc, and its growth as allocated. After dlclose another module may
-   have the address of a frame; its site stays, and memlord_site_place tells the module that had
-   it.
-   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
-   errors of several stacks add up by their squares. The true value is within two errors in 94 of
-   100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
-   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row.
-   `temporaries`: picked blocks that their own thread freed before the next of its allocs was
-   picked. Where every alloc is picked, the thread allocated nothing in between: its caller could
-   keep one buffer. */
+/* The numbers of a stack at one site on one device. `frames` are the return addresses of the
+   allocs, the innermost first. With memlord_desc.stack_bytes 1 every alloc is sampled, and the
+   numbers are exact. Otherwise an alloc of n bytes is sampled with the probability 1 - exp(-n /
+   stack_bytes), and counts as one divided by that probability. Then all numbers but `samples` are
+   estimates. They have no bias, except the peak, which is too high on average. Each run, process
+   and ledger takes another sample, unless stack_seed of memlord_desc makes the sample repeatable. A
+   forked child takes another sample than its parent. So errors average out over runs.
+   A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
+   as allocated. After dlclose another module may have the address of a frame. The site of the frame
+   stays, and memlord_site_place tells the module that had it.
+   `samples` is the number of sampled allocs.
+   `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
+   live. The errors of several stacks add up by their squares. The true value is within two errors
+   in 94 of 100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one
+   is. 0 means that live_bytes are exact, or that no sampled block is live that stands for others.
+   In the second case up to 3 * stack_bytes of blocks that were not sampled may be live there, and
+   more in one case of 20. A stack without a sample has no row.
+   `temporaries` is the number of sampled blocks that their own thread freed before the next of its
+   allocs was sampled. Where every alloc is sampled, the thread allocated nothing in between, so its
+   caller could keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
-    const memlord_site *const *sites; /* of the frames, by the modules that had them */
+    const memlord_site *const *sites; /* the sites of the frames, from the modules that had them */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -342,38 +361,42 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack
-   frees nothing: the orders of frees list the stacks by what they allocated.
-   Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
+   on two devices, or with two sites, is two rows. Stacks whose number in `order` is 0 are left out.
+   A stack frees nothing, so the orders by frees list the stacks by what they allocated.
+   Owns:   `frames` and `sites` live until the ledger ends.
+   Cost:   walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
 
-/* Takes the stacks of allocs from now on. `depth` and `bytes` are what memlord_desc has as
-   stack_depth and stack_bytes. It uses memlord_desc.unwinder. With depth 0 no more stacks are
-   taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
-   without one. Figures of earlier samples stay estimates.
+/* Sets how the stacks of allocs are taken from now on. `depth` and `bytes` have the meaning of
+   stack_depth and stack_bytes in memlord_desc. The unwinder is memlord_desc.unwinder. With depth 0
+   no more stacks are taken. A ledger that began without stacks can take them. A block keeps its
+   stack, or stays without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
+   Errors: E_INVALID if depth is over 128; E_STATE inside the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
-/* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
-   frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
-   pointers at -O2 and above. In other code without them frames are wrong, or the stack ends. Reads
-   only the thread's own stack, and ends at the first frame outside it. Returns 0 on the stack of a
-   fibre or a signal, and on systems other than Linux on x86-64 and aarch64. `user` is not used.
+/* Follows the frame pointers of the calling thread. It serves as a memlord_desc.unwinder for a host
+   that is compiled with -fno-omit-frame-pointer, and takes some ns a frame. MemLord itself needs no
+   frame pointers at -O2 and above. In other code without frame pointers the frames are wrong, or
+   the stack ends. It reads only the thread's own stack, and ends at the first frame outside it. It
+   returns 0 on the stack of a fibre or a signal, and on systems other than Linux on x86-64 and
+   aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
-             pthread_getattr_np, which allocates with a lock of the C library held: called from
-             malloc inside the host's own call of that, it would wait for ever. */
+             pthread_getattr_np, which allocates with a lock of the C library held. If the host
+             calls pthread_getattr_np itself, and the malloc inside it takes a stack, the first
+             call would wait for that lock for ever. */
 MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
 
-/* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
+/* Every statistic of a device: its name, kind, name in PROMETHEUS, and text. The kinds are
      LIVE   a level, now              PEAK  a high-water mark
      COUNT  grows; 0 at a reset       ANOMALY  an anomaly or a drop: grows, 0 at a reset
-   A wide selector adds them up. To add one: a line here, and the code that counts it. */
+   A selector of several devices adds the statistics up. To add one, add a line here and the code
+   that counts it. */
 #define MLI_STATS(X)                                                                          \
     X(allocated, LIVE, "live_bytes", "bytes live, pending included")                          \
     X(pending, LIVE, "pending_bytes", "bytes live that wait for their device")                \
@@ -429,126 +452,142 @@ typedef struct memlord_stats {
 #undef MLI_X
 } memlord_stats;
 
-/* Returns the live bytes, pending included. They are exact whenever no call is in flight, and so
-   are memlord_freed and memlord_pending. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included. The result is exact whenever no call is in flight. So
+   are those of memlord_freed and memlord_pending.
+   Cost:   a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the highest live bytes since create, reset or peak_reset: low by at most peak_error,
-   never high. For a selector of several devices it is the sum of their peaks, and their joint peak
-   may be lower. */
+/* Returns the highest live bytes since create, reset or peak_reset. The result is never too high,
+   and too low by at most peak_error. For a selector of several devices it is the sum of their
+   peaks, and their joint peak may be lower. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* Fills every statistic. A selector that matches no device fills zeros.
-   Errors: E_INVALID `out` NULL; E_DEVICE not a selector. */
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Rates of statistics, 0 to 1; NaN when nothing was counted. Reports show them. name, text */
+/* For each rate of statistics that reports show: its name, and its text. A rate is 0 to 1, or NaN
+   when nothing was counted. */
 #define MLI_RATES(X)                                                                          \
     X(hit_rate, "requests that the pool served, of all")                                      \
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
-   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
-   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
+/* Computes a rate by its name. "hit_rate" is cache_hits / (cache_hits + cache_misses).
+   "recovery_rate" is recoveries / (recoveries + oom_failures). "success_rate" is allocs / (allocs +
+   oom_failures). "mean_bytes" is total_allocated / allocs, so growth and arenas count. The result
+   is NaN when nothing was counted, and for any other name. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
-   and each peak to the live bytes. Live storages stay live. */
+/* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
+   scopes, and sets each peak to the live bytes. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak of each device of a selector to its live bytes. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
-/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
-   zeros at the end. The same in every locale. 32 bytes always suffice. Returns buf. */
+/* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
+   most, without zeros at the end, and is the same in every locale. 32 bytes always suffice. It
+   returns buf. */
 MEMLORD_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, buf)
-/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in any case. B alone and
-   the unit's B may be left out ("2G" = 2GB). Errors: E_INVALID, and *out is unchanged. */
+/* Reads "512", "1.5 GiB" (powers of 1024), "2GB" (powers of 1000), in upper or lower case. A B
+   alone and the B of a unit may be left out: "2G" is 2GB.
+   Errors: E_INVALID if the text is no such number; *out is unchanged. */
 MEMLORD_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
 /* Writes one line for a server's log: every device with its live bytes and blocks, its peak and,
-   where blocks have tags, the largest holder by tag. Follows snprintf; allocates nothing. */
+   where blocks have tags, the tag with the most bytes. It returns a length as snprintf does, and
+   allocates nothing. */
 MEMLORD_API size_t memlord_summary(memlord *lord, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- blocks and leaks -- */
 
-/* A description of a block or a part. Every string is copied; all fields may be zero. */
+/* A description of a block or a part. Every string is copied. All fields may be zero. */
 typedef struct memlord_meta {
     const char *name;  /* "blk.0.attn_q.weight" */
     const char *dtype; /* "f16" */
     int64_t shape[8];
     uint32_t rank;     /* entries of shape in use, 0..8 */
     uint32_t flags;    /* the host's own bits, shown as a number */
-    const char *tag;   /* retags the block, if set; "" does not */
+    const char *tag;   /* the block's new tag; NULL and "" leave its tag as it is */
 } memlord_meta;
 
-/* A live block. Strings live until the ledger is destroyed. */
+/* A live block. The strings live until the ledger is destroyed. */
 typedef struct memlord_block_info {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes;
-    uint64_t refs;             /* 1 + views */
-    const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the scope it was allocated in; NULL: none */
-    const memlord_site *site;  /* NULL: not known */
-    uint64_t born;             /* the mark it was born under */
-    memlord_meta meta;         /* zero if never described */
-    int pending;               /* freed, and waits for its device */
-    uint64_t stream;           /* memlord_stream_set; 0: none, or the default one */
+    uint64_t refs;             /* number of references to the block: 1 + its views */
+    const char *tag;           /* tag of the block; NULL: untagged */
+    const char *scope;         /* path of the scope that the block was allocated in; NULL: none */
+    const memlord_site *site;  /* site of the block's alloc; NULL: not known */
+    uint64_t born;             /* the mark (memlord_mark) when the block was allocated */
+    memlord_meta meta;         /* description of the block; all zero if it never got one */
+    int pending;               /* 1: the block is freed, and waits for its device */
+    uint64_t stream;           /* stream of the block (memlord_stream_set); 0: none, or the default
+                                  one */
 } memlord_block_info;
 
-typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
+typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* not 0 stops */
 
-/* Calls fn for every live block of at least min_bytes, copied a shard at a time: blocks
-   that come or go meanwhile may or may not be seen. fn may call the ledger; non-zero stops,
-   with MEMLORD_OK. Errors: E_NOMEM for the copy. Cost: walks the map. */
+/* Calls fn for every live block of at least min_bytes, until fn returns non-zero. The blocks are
+   copied a part of the map at a time, so fn may call the ledger. Blocks that come or go meanwhile
+   may or may not be seen.
+   Errors: E_NOMEM if there is no memory for the copy.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel,
                                                uint64_t min_bytes, memlord_block_fn fn,
                                                void *user) MLI_OFF(MEMLORD_OK)
 
-/* Lists the k largest live blocks, largest first, and returns how many were written. Allocates
-   nothing. Cost: walks the map. */
+/* Lists the k largest live blocks, the largest first, and returns how many were written. It
+   allocates nothing.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_blocks_top(memlord *lord, memlord_device sel,
                                       memlord_block_info *out, size_t k) MLI_OFF(0)
 
-/* Finds a live storage. Errors: E_UNKNOWN. Cost: as a free. */
+/* Finds a live storage.
+   Errors: E_UNKNOWN if the storage is not live.
+   Cost:   the same as a free. */
 MEMLORD_API memlord_result memlord_block_find(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Finds the live storage that contains an address. Errors: E_UNKNOWN. Cost: walks the map. */
+/* Finds the live storage that contains an address.
+   Errors: E_UNKNOWN if no live storage does.
+   Cost:   walks the map. */
 MEMLORD_API memlord_result memlord_block_containing(memlord *lord, memlord_device device,
                                                     uint64_t address,
                                                     memlord_block_info *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Describes a live block; replaces an earlier description.
-   Errors: E_INVALID rank over 8 or meta NULL; E_UNKNOWN; E_NOMEM. */
+/* Describes a live block. The description replaces an earlier one.
+   Errors: E_INVALID if the rank is over 8 or meta is NULL; E_UNKNOWN if the block is not live;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
                                                   uint64_t storage, const memlord_meta *meta)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a live block, with its bytes, to another tag; NULL or "" is no tag.
-   Errors: E_UNKNOWN; E_NOMEM. */
+/* Moves a live block, with its bytes, to another tag. NULL or "" takes its tag off.
+   Errors: E_UNKNOWN if the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it: blocks allocated from now on carry it. There are at most
-   2^26 - 1 marks; then the last one stays. */
+/* Begins a new mark and returns it. Blocks allocated from now on have it. There are at most 2^26 -
+   1 marks; after those the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
-/* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
-   many it met until fn returned non-zero. since_mark 0 is all of them. Cost: walks the map. */
+/* Calls fn for every live block that was allocated under `since_mark` or a later mark, until fn
+   returns non-zero. It returns how many such blocks it met. fn may be NULL. since_mark 0 means all
+   live blocks.
+   Cost:   walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
@@ -573,24 +612,27 @@ enum {
     MEMLORD_ANOMALY_COUNT
 };
 
-/* Mistakes of one kind at one site: the site that was given to the call, also while sites are
-   off. */
+/* Mistakes of one kind at one site. The site is the one that was given to the call, even while
+   sites are off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first mistake; memlord_device_all(): the call named none */
-    uint64_t storage;      /* of the first mistake; 0: it concerns no storage */
-    uint64_t bytes;        /* of all mistakes whose blocks are known */
+    memlord_device device; /* device of the first mistake; memlord_device_all(): the call named
+                              none */
+    uint64_t storage;      /* storage of the first mistake; 0: the mistake concerns no storage */
+    uint64_t bytes;        /* bytes of all mistakes whose blocks are known */
     uint64_t count;
-    uint64_t first_ns, last_ns; /* since the ledger was made */
-    memlord_site site;     /* file and function "": the call gave none */
+    uint64_t first_ns, last_ns; /* when the first and the last mistake were made, in ns since the
+                                   ledger was made */
+    memlord_site site;     /* where the mistake was made; file and function "": the call gave no
+                              site */
     memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
                               sites are off */
-    const char *tag;       /* of that block; NULL: none */
+    const char *tag;       /* tag of the block of the first mistake; NULL: it had none */
 } memlord_anomaly;
-typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* not 0 stops */
 
 /* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
-   returns non-zero. Returns how many it has called fn for; with fn NULL, how many there are. The
+   returns non-zero. It returns how often it called fn or, with fn NULL, how many there are. The
    ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
@@ -599,85 +641,88 @@ MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, 
 
 typedef struct memlord_part_info {
     uint64_t offset, bytes;
-    memlord_meta meta; /* strings live until destroy */
+    memlord_meta meta; /* description of the part; its strings live until destroy */
 } memlord_part_info;
-typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
+typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* not 0 stops */
 
-/* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. A part ends when it is removed, or with its storage.
-   Reports show the parts of a storage, except PROMETHEUS, which has no storages, and HEAPTRACK,
-   where each part would be one allocation more.
-   Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
-           part; E_UNKNOWN no such storage; E_NOMEM.
-   Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
-           10 to 20 us at random among 100,000. */
+/* Names a piece of a live storage, such as a tensor in a weights buffer or a slot of a KV cache. No
+   total changes. A part ends when it is removed, or with its storage. Reports show the parts of a
+   storage, except PROMETHEUS, which has no storages, and HEAPTRACK, where each part would be one
+   allocation more.
+   Errors: E_INVALID if bytes is 0, the part is not inside the storage, or the rank is over 8;
+           E_STATE if it overlaps another part; E_UNKNOWN if the storage is not live; E_NOMEM.
+   Cost:   a search, and a move of 8 bytes for each part behind it. That takes less than a us if
+           parts come by ascending offset, and 10 to 20 us in random order among 100,000. */
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
 /* Removes the part that begins at `offset`.
-   Errors: E_UNKNOWN no such storage, or no part begins there.
+   Errors: E_UNKNOWN if the storage is not live, or if no part begins there.
    Cost:   the same as adding a part at that offset. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. Returns how many it
-   has called fn for. The parts are copied, some at a time: fn may call the ledger. */
+/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. It returns how often
+   it called fn. The parts are copied, some at a time, so fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
-/* -- tags, plan against actual -- */
+/* -- tags, and planned against actual bytes -- */
 
-/* Begins a tag: what this thread allocates until the matching end has it. MEMLORD_TAG and
-   MEMLORD_TAGGED do both.
-   Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
-   record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
-   in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE 64 tags are begun; E_NOMEM, also past
-           MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
+/* Begins a tag, which this thread's allocs get until the matching end. MEMLORD_TAG and
+   MEMLORD_TAGGED call both the begin and the end. Tags nest, and allocs get the innermost. The text
+   is copied. Each pair of tag and device needs a record, and a ledger has 65,535 of these. When
+   they are used up, blocks are recorded without their tag, and dropped_sites counts them.
+   Errors: E_INVALID if the tag is NULL or ""; E_STATE if 64 tags are begun; E_NOMEM, also beyond
+           MEMLORD_MAX_STRINGS, which dropped_sites counts.
+   Cost:   tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost tag of this thread.
-   Errors: E_STATE none is begun, which memlord_anomalies_each lists. */
+   Errors: E_STATE if no tag is begun; memlord_anomalies_each lists the call. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
-   destroy. */
+/* Returns the tag that an alloc of this thread gets now, or NULL if it gets none. The text lives
+   until destroy. */
 MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 
-/* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
-   Errors: E_INVALID ""; E_NOMEM as tag_begin. */
+/* Sets the tag that this thread's allocs get while no tag is begun. NULL takes it off.
+   Errors: E_INVALID if the tag is ""; E_NOMEM as memlord_tag_begin. */
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
-   (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
-   was set before: the host sets that again when it is done. A block keeps its stream until it ends,
-   also through realloc and move. Past 2^20 combinations of mark, scope and stream, blocks are
-   recorded without scope and stream, and count in the dropped scopes of reports. A thread for whose
-   record there is no memory has no stream: its call counts in dropped_sites.
-   Cost: tens of ns, and the next alloc takes the general path. */
+   (CUDA, HIP, SYCL). A stream is any 64-bit number; 0 means none, or the default stream. It returns
+   the stream that was set before, which the host sets again when it is done. A block keeps its
+   stream until it ends, also through realloc and move. Beyond 2^20 combinations of mark, scope and
+   stream, blocks are recorded without scope and stream, and reports count them among the dropped
+   scopes. If there is no memory for the thread's record, the thread has no stream, and
+   dropped_sites counts the call.
+   Cost:   tens of ns; the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
-    uint64_t allocated; /* bytes live now */
+    uint64_t allocated; /* live bytes, now */
     uint64_t peak;      /* the highest `allocated`, as exact as memlord_peak */
-    uint64_t blocks;    /* live now */
-    uint64_t expected;  /* what memlord_expect set; 0: nothing was planned */
+    uint64_t blocks;    /* live blocks, now */
+    uint64_t expected;  /* bytes that memlord_expect planned; 0: nothing was planned */
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
 /* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes.
-   Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
-           E_INVALID `out` NULL; E_DEVICE not a selector. */
+   whose `peak` is 0, as the ledger does not keep it. A device's tags and its untagged bytes add up
+   to its live bytes.
+   Errors: E_UNKNOWN if nothing was ever allocated or planned under the tag on any device; *out is
+           then zero. E_INVALID if `out` is NULL; E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Sets how many bytes a tag is planned to hold on a device, for reports to compare.
-   Errors: E_INVALID; E_DEVICE; E_NOMEM. */
+   Errors: E_INVALID if the tag is NULL or "", or bytes is over 2^48; E_DEVICE if `device` is not
+           one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
                                           const char *tag, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)

@@ -1,13 +1,14 @@
 /* ------------------------------------------------------------------------- >>cpp --
-   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
-   exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
+   Types for C++11 and later. The namespace is mlord, as memlord is the type of a ledger. They need
+   neither exceptions nor RTTI. With a NULL ledger MemLord is switched off here, too. */
 
 #if defined(__cplusplus)
 #include <cstddef>     /* std::max_align_t */
 #include <new>         /* operator new, std::align_val_t */
 #include <type_traits> /* std::true_type */
 
-/* A program may have files that are compiled in different ways: each way has types of its own. */
+/* The namespace inside mlord. Files of one program may be compiled in different ways, so each way
+   has types of its own. */
 #if defined(MEMLORD_DISABLE)
 #define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
@@ -22,8 +23,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
-   it began in: see memlord_guard_end. */
+   Give a guard a name, because an object without a name ends at once. A guard ends only in the
+   context that it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -42,23 +43,24 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
-   the scope, too. */
+/* Begins a scope and, with its block of code, ends it. The name may be a variable. MEMLORD_SCOPED
+   records the place of the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
         : guard(memlord_guard_scope(lord, name, NULL)) {}
 };
 
-/* Calls a function under a tag and returns its result: for expressions, such as the initialiser of
-   a member, `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n); }))`. */
+/* Calls a function under a tag and returns its result. It is for expressions, such as the
+   initialiser of a member: `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n);
+   }))`. */
 template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> decltype(call()) {
     tag begun(lord, name);
     return call();
 }
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
-   A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
+   A memlord_context whose destructor drops it. Keep one in a coroutine's promise, and resume the
    coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
    thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
@@ -105,8 +107,8 @@ private:
 };
 
 /* -- sites of callers --
-   The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
-   also where the compiler inlines it.
+   The place of a call, as a default argument. The site is then the call of the wrapper and not the
+   wrapper itself, also where the compiler inlines the wrapper.
 
        void *my_alloc(size_t size, mlord::here from = mlord::here()) {
            void *p = malloc(size);
@@ -114,8 +116,8 @@ private:
            return p;
        }
 
-   A std::source_location of C++20 converts to it. Where the compiler has no __builtin_LINE, the
-   site is NULL. A function whose parameters are not yours to choose has its caller all the same:
+   A std::source_location of C++20 converts to it. If the compiler has no __builtin_LINE, the site
+   is NULL. A function whose parameters you cannot change can have its caller as the site:
    MEMLORD_SITE_OF_CALLER(lord), or memlord_site_at(lord, __builtin_return_address(0)). */
 class here {
 public:
@@ -132,7 +134,7 @@ public:
     constexpr here(const L &location) noexcept
         : file_(location.file_name()), function_(location.function_name()),
           line_(static_cast<int>(location.line())) {}
-    /* Cost: as memlord_site_of. */
+    /* Cost:   the same as memlord_site_of. */
     const memlord_site *site(memlord *lord) const noexcept {
         return file_ ? memlord_site_of(lord, file_, function_, line_) : NULL;
     }
@@ -144,18 +146,18 @@ private:
 
 /* -- handles --
    A handle is one reference to a storage, and the end of the last reference ends the storage. It
-   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
-   that they end before that memory does. Past the end of its ledger a handle does nothing. */
+   can be moved, and cannot be copied. A class declares its handles after the memory that they
+   record, so that they end before that memory does. Once its ledger is destroyed a handle does
+   nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
-    /* Records a storage that was just created: memlord_alloc. */
+    /* Records a storage that was just created, by memlord_alloc. */
     handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
            here from = here()) noexcept
         : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
                  storage) {}
-    /* Calls memlord_track: records a new storage, or one more reference to a storage that is
-       live. */
+    /* Records a new storage, or one more reference to a live storage, by memlord_track. */
     static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
                        here from = here()) noexcept {
         return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
@@ -171,8 +173,8 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. The handle is empty then.
-       Errors: as memlord_release; E_STATE the ledger was destroyed. */
+    /* Records the end of this reference now, by memlord_release. The handle is empty afterwards.
+       Errors: as memlord_release; E_STATE if the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
         memlord_result r = generation_ ? MEMLORD_E_STATE : MEMLORD_OK;
@@ -180,8 +182,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
-       the storage. */
+    /* Empties the handle without an end of the reference; the caller has to record that end.
+       Returns the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -198,13 +200,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
-       refused it. */
+    /* Returns true if the reference is recorded. It is not recorded on a NULL ledger, nor if the
+       ledger refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
-       end. */
+    /* Makes a handle from the result of the call that recorded it. After E_NOMEM the handle is not
+       empty, because the ledger has counted a dropped storage, and awaits its end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -215,7 +217,8 @@ private:
 /* -- the allocator of a container --
    Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
    an allocator and its copies has one site: the place where the first of them was made. Requires:
-   the ledger outlives them, and operator new does not record in the same ledger. */
+   the ledger outlives the allocator and its copies, and operator new does not record in the same
+   ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -252,8 +255,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
-       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
+    /* Returns the bytes of n objects. If that is more than memory can hold, it returns the largest
+       size, and operator new fails in its own way. volatile prevents a warning about that size. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);

@@ -1,10 +1,10 @@
 /* ---------------------------------------------------------------------- >>api -- */
 
-typedef struct memlord memlord; /* a ledger */
+typedef struct memlord memlord; /* a ledger: one independent account book */
 
 /* -- results -- */
 
-/* name, text */
+/* For each result: its name, and its text. */
 #define MLI_RESULTS(X)                                                                        \
     X(OK, "ok")                                                                               \
     X(E_INVALID, "an argument is not valid")                                                  \
@@ -30,7 +30,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* name, text, host: shares the host's physical memory */
+/* For each type: its name, its text, and 1 if its memory is the host's physical memory. */
 #define MLI_DEVICE_TYPES(X)                                                                   \
     X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
@@ -41,7 +41,7 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
     X(METAL, "metal", 0) /* an Apple GPU */                                                   \
     X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
     X(NPU, "npu", 0) /* a processor for neural networks */                                    \
-    X(OTHER, "other", 0) /* a pool, or what is none of these */
+    X(OTHER, "other", 0) /* a pool, or another kind of memory */
 
 enum {
 #define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
@@ -54,10 +54,10 @@ enum {
 
 typedef struct memlord_device {
     int16_t type;  /* MEMLORD_DEVICE_CPU, ... */
-    int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
+    int16_t index; /* from 0 on; in a selector MEMLORD_ANY, too */
 } memlord_device;
 
-/* Makes a device or a selector. Of a number that does not fit an int16_t it makes a device that
+/* Makes a device or a selector. For a number that does not fit an int16_t it makes a device that
    every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
@@ -69,7 +69,7 @@ MLI_INLINE memlord_device memlord_device_make(int type, int index) {
 MLI_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
-/* Makes the device of the GPU with this index of the CUDA runtime. */
+/* Makes the device of the GPU that has this index in the CUDA runtime. */
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
@@ -78,45 +78,46 @@ MLI_INLINE memlord_device memlord_device_all(void) {
     return memlord_device_make(MEMLORD_ANY, MEMLORD_ANY);
 }
 
-/* Reads "cuda:1", "CUDA1", "cuda" (any index), "cpu" (cpu:0; so with "pinned" and "mapped"),
-   "all", and names that engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host"
-   (pinned), "CPU_Mapped" (mapped). Any case.
-   Errors: E_INVALID, and *out is unchanged. */
+/* Reads the name of a device or of a selector, in upper or lower case: "cuda:1", "CUDA1", "cuda"
+   (any index), "cpu" (cpu:0; likewise "pinned" and "mapped"), "all". It also reads names that
+   engines use: "mps" (metal), "xpu" (sycl), "ROCm0" (hip:0), "CUDA_Host" (pinned), "CPU_Mapped"
+   (mapped).
+   Errors: E_INVALID if the text is no such name; *out is unchanged. */
 MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device *out)
     MLI_OFF_SET(if (out) *out = memlord_device_all(), MEMLORD_OK)
 
-/* Writes a device's name, "cuda:1", "cpu", or a selector's, "cuda", "all". Follows
-   snprintf: returns the length without the 0, and writes at most `cap` bytes with it. */
+/* Writes the name of a device ("cuda:1", "cpu") or of a selector ("cuda", "all"). Like snprintf it
+   returns the length without the 0, and writes at most `cap` bytes with the 0. */
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's. NULL
-   removes it.
-   Errors: E_DEVICE; E_NOMEM. */
+/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's name.
+   NULL removes it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Says that the bytes of a device are in the memory of another one, `physical`: those of an
-   integrated GPU in the cpu's, those of a pool in its real device's. Both devices then have one
-   capacity, limit and headroom. `physical` equal to `device` takes that back.
-   Errors: E_DEVICE; E_NOMEM; E_STATE `physical` is itself in the memory of a third device, other
-           devices are in the memory of `device`, or tickets are open on the physical device that
-           `device` is on now. */
+/* Says that the bytes of a device are in the memory of another one, `physical`. For example, those
+   of an integrated GPU are in the cpu's memory, and those of a pool in its real device's. Both
+   devices then have one capacity, limit and headroom. `physical` equal to `device` undoes that.
+   Errors: E_DEVICE if one of them is not one device; E_NOMEM; E_STATE if `physical` is itself in
+           the memory of a third device, if other devices are in the memory of `device`, or if
+           tickets are open on the physical device that `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
 
-/* Lists the devices that the ledger knows, up to `cap`, and returns how many there are. `out` may
-   be NULL when cap is 0. */
+/* Lists the devices that the ledger knows, up to `cap`, and returns how many it knows. `out` may be
+   NULL when cap is 0. */
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
     MLI_OFF(0)
 
 /* -- lifecycle -- */
 
 /* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
-   pages of the operating system, and calls no malloc. `alloc` returns NULL when there is no memory.
-   `free` gets the size that `alloc` was asked for. Both are called on any thread, with no storage
-   locked. */
+   pages from the operating system, and does not call malloc. `alloc` returns NULL when there is no
+   memory. `free` gets the size that `alloc` was asked for. MemLord calls both on any thread, with
+   no storage locked. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -132,34 +133,34 @@ enum {
                               frees, resizes or moves, and for every retired block */
 };
 
-/* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence. With MEMLORD_DEBUG=1 the messages of every level go to stderr, in colour,
-   if fn is NULL or memlord_log_stderr. */
+/* The receiver of messages. `text` is one line without its newline, and is valid only during the
+   call. A NULL fn means that no message is written. With MEMLORD_DEBUG=1 the messages of every
+   level go to stderr, in colour, if fn is NULL or memlord_log_stderr. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
 
-/* Writes errors and warnings to stderr, a line each: for use as memlord_logger.fn. Ignores
+/* Writes errors and warnings to stderr, one line each. Use it as memlord_logger.fn. It ignores
    `user`. */
 MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
-/* The clock of a ledger. fn returns nanoseconds that never go back; NULL is the platform's
-   monotonic clock. Requires: fn does not call MemLord, which may hold locks. */
+/* The clock of a ledger. fn returns nanoseconds that never go back. A NULL fn means the platform's
+   monotonic clock. Requires: fn does not call MemLord, because MemLord may hold locks. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
 } memlord_clock;
 
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
-   first, at most `cap`, and returns how many it wrote. MemLord leaves out those from the first NULL
-   on. fn runs inside the host's own call, with no lock of MemLord held. It may allocate: such a
-   block gets no stack. A NULL fn is the platform's unwinder, _Unwind_Backtrace or
-   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is a faster one.
-   If a stack cannot be unwound, it is the one return address that is known, and reports count it.
-   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
-   and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM it finds none, and every
-   stack is one address. */
+   first, at most `cap`, and returns how many it wrote. MemLord ignores the first NULL and what
+   follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
+   such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
+   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
+   If a stack cannot be unwound, the stack is the one return address that is known, and reports
+   count such stacks. The platform's unwinder reads tables, which gcc writes for C by default on
+   x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
+   are no such tables, and every stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -168,72 +169,74 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; threads share the counters they write */
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; for that, threads share the counters that they
+                                     write */
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
     MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
 };
 
-/* The configuration of a ledger. Every field may be 0: the comments say what that means. */
+/* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* of the ledger's own memory; 0: pages of the system */
-    memlord_logger logger;       /* 0: silence */
-    memlord_clock clock;         /* 0: the platform's monotonic clock */
-    uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
-    uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
-    size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
+    memlord_allocator allocator; /* source of the ledger's own memory; 0: the system's pages */
+    memlord_logger logger;       /* receiver of messages; 0: there is none */
+    memlord_clock clock;         /* source of the time; 0: the platform's monotonic clock */
+    uint32_t flags;              /* sum of MEMLORD_FLAG_...; 0: none is set */
+    uint32_t poll_ms;            /* ms between two samples of a poller, at least 10; 0: 200 */
+    uint32_t snapshot_ms;        /* ms between two snapshots; 0: snapshots do not start */
+    size_t event_capacity;       /* events that fit in the ring; 0: events do not start */
     uint64_t counter_batch;      /* most bytes that a thread holds back from a peak; 0: 65536 */
-    const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
+    const char *output_dir;      /* directory of memlord_save_at_exit; NULL: the current one */
     const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
-    const char *labels;          /* as for memlord_labels_set; NULL: none */
+    const char *labels;          /* labels, as for memlord_labels_set; NULL: none */
     uint32_t stack_depth;        /* frames kept of an alloc's stack, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* bytes from one sampled alloc to the next, in the mean;
-                                    1: every alloc is sampled; 0: 512 KiB */
-    memlord_unwinder unwinder;   /* 0: the platform's */
-    uint64_t stack_seed;         /* of the samples: the same seed picks the same allocs of the same
-                                    threads; 0: another seed for each ledger */
+    uint64_t stack_bytes;        /* mean bytes from one sampled alloc to the next; 1: every alloc is
+                                    sampled; 0: 512 KiB */
+    memlord_unwinder unwinder;   /* reader of the call stack; 0: the platform's */
+    uint64_t stack_seed;         /* seed of the samples. The same seed picks the same allocs of the
+                                    same threads; 0: each ledger takes another seed */
 } memlord_desc;
 
-/* Opens a ledger. `desc` is copied, with its strings; NULL is the default configuration.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
-           event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
-           E_NOMEM. *out is NULL then.
-   Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
+/* Opens a ledger. `desc` is copied, with its strings. NULL means the default configuration.
+   Errors: E_INVALID if one of alloc and free is set without the other, `out` is NULL, snapshot_ms
+           is 1 to 9, event_capacity is over 2^26, or stack_depth is over 128; the logger of `desc`
+           hears which. E_NOMEM. After an error *out is NULL.
+   Owns:   *out is yours until memlord_destroy. You need not destroy it. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
-   tags or sites are known, the ten largest groups by device, tag and site. Does nothing with NULL
-   and with memlord_global().
+/* Closes a ledger and returns its memory. It logs the live bytes and blocks of each device and,
+   where tags or sites are known, the ten largest groups by device, tag and site. It does nothing
+   for NULL and for memlord_global().
    Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
-/* Returns the process's own ledger. The first call makes it, with memory from the operating system:
-   it works inside malloc and before main. It is never destroyed, and a library that made it stays
-   loaded: see >>threading.
-   Errors: NULL, which is MemLord switched off, if there is no memory for it. */
+/* Returns the process's own ledger. The first call makes the ledger, with memory from the operating
+   system, so that it works inside malloc and before main. The ledger is never destroyed, and a
+   library that made it stays loaded: see >>threading.
+   Errors: NULL if there is no memory for it. With a NULL ledger MemLord is switched off. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
-/* Makes the global ledger now, with a configuration. Call it before anything uses
-   memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is a global ledger already: its logger gets a message or, if it is silent,
-           desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
+/* Makes the global ledger now, with a configuration. Call it before anything uses memlord_global:
+   at the start of main, or in a static constructor.
+   Errors: E_STATE if there is a global ledger already: its logger gets a message or, if it has
+           none, desc->logger does; E_INVALID as memlord_create, and if desc->allocator is set;
            E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
-   other thread is in the old logger any more. A logger may call this function.
-   Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
-           another ledger calls it: the two could wait for each other. */
+/* Sets the receiver of messages, at any time. NULL means a memlord_logger of zeros. It returns when
+   no other thread is in the old logger any more. A logger may call this function.
+   Errors: E_STATE if the ledger's logger calls it while another thread sets a logger, or if the
+           logger of another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
-/* Checks the ledger against itself: the map against the counters of devices, sites and tags,
-   accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
-   Threads: no other call may be in flight: the check would take its change for a fault.
-   Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+/* Checks that the ledger agrees with itself: it compares the map with the counters of devices,
+   sites and tags, accounts, arenas, tickets, pending blocks and parts. It is for tests and for bug
+   reports.
+   Threads: no other call may be in flight, because the check would take its change for a fault.
+   Errors: E_STATE if something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)

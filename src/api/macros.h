@@ -1,8 +1,8 @@
 /* ---------------------------------------------------------------------- >>macros --
-   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
+   Macros that plant a site, pass a pointer, or end a tag or a scope with its block of code. */
 
 /* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
-   address; in C of compilers without GNU extensions it is cut to the width of an address. */
+   address. In C without GNU extensions such a handle is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -19,9 +19,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The site of this line: the address of a static record. In C of compilers without statement
-   expressions it is NULL, and the macros below are statements that plant the record themselves.
-   With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C without statement expressions it is
+   NULL, and the macros below are statements that plant the record themselves. With MEMLORD_DISABLE
+   it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -46,9 +46,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #endif
 
 /* The place that called the function you are in: memlord_site_at of its return address. This site
-   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
-   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
-   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   has no line. To have the file and line, make the wrapper a macro that passes MEMLORD_SITE(). The
+   argument is a ledger; without an argument the ledger is memlord_global(). A function that the
+   compiler inlines has no call of its own, so mark it noinline. The macro is for gcc and clang
    only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
@@ -75,8 +75,8 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_CALL(name, ...) name(__VA_ARGS__, MEMLORD_SITE())
 #endif
 
-/* The track calls with the storage as a pointer and the site of the call. Expressions of type
-   memlord_result under GNU C and C++, else statements. */
+/* The recording calls, with the storage as a pointer and with the site of the call. In GNU C and in
+   C++ they are expressions of type memlord_result, otherwise statements. */
 #define MEMLORD_ALLOC(lord, dev, ptr, bytes)                                                  \
     MLI_CALL(memlord_alloc, lord, dev, MEMLORD_KEY(ptr), bytes)
 #define MEMLORD_FREE(lord, dev, ptr) MLI_CALL(memlord_free, lord, dev, MEMLORD_KEY(ptr))
@@ -90,24 +90,27 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MEMLORD_RELEASE(lord, dev, ptr)                                                       \
     MLI_CALL(memlord_release, lord, dev, MEMLORD_KEY(ptr))
 
-/* From here to the end of the block of code:
+/* Guards, which last from their line to the end of the block of code:
 
        MEMLORD_TAGGED(lord, "kv_cache");    tags what this thread allocates
        MEMLORD_SCOPED(lord, "decode");      is a scope
 
    They end with the block however it is left: by break, continue, return, goto or an exception.
-   longjmp skips the end: the end of the next guard around restores its own depth. The name of a
-   scope is a string literal, as its record is static; that of a tag may be a variable.
-   Both are declarations. After `if (x)` or a case label give them a block of their own,
-   `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past such a declaration to a later label of its block. After the last label of a switch
-   some compilers accept them: they end with the switch.
-   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
+   longjmp skips the end; then the end of the next guard around restores its own depth. The name of
+   a scope is a string literal, as its record is static. The name of a tag may be a variable.
+   Both are declarations. After `if (x)` or a case label give them a block of their own:
+
+       case 1: { MEMLORD_TAGGED(lord, "a"); ... }
+
+   Compilers refuse them after a bare `if`, and refuse a jump past such a declaration to a later
+   label of its block. Some compilers accept them after the last label of a switch; there they end
+   with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has only the loop forms:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
 
-   These are loops of one round: break and continue inside leave only the block, never a loop of
+   These are loops of one round. A break or continue inside leaves only the block, never a loop of
    yours around it. In C of other compilers than gcc and clang, break, return and goto skip the
    end. */
 #if defined(__COUNTER__)
@@ -116,7 +119,7 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
 #if defined(__has_warning)
-#if __has_warning("-Wc2y-extensions") /* it warns of __COUNTER__ */
+#if __has_warning("-Wc2y-extensions") /* this warning is about __COUNTER__ */
 #define MLI_COUNTER_BEGIN                                                                     \
     _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc2y-extensions\"")
 #define MLI_COUNTER_END _Pragma("clang diagnostic pop")
@@ -132,7 +135,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 }
 
 #if defined(__cplusplus)
-#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* see >>cpp */
+#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* class in >>cpp */
 #define MLI_ROUND_END(name)
 #elif defined(__GNUC__)
 #define MLI_GUARD(name, begun) memlord_guard name __attribute__((cleanup(mli_leave))) = begun
@@ -142,9 +145,10 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
-   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
-   refuse the jump past the cleanup. */
+/* Makes the compiler refuse a jump past a guard. In C, gcc lets a case label or a goto jump past a
+   variable with a cleanup, and the cleanup then reads memory that is no guard. But gcc refuses a
+   jump past a type of variable size. C++ and clang refuse the jump past the cleanup by
+   themselves. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -173,7 +177,8 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
+/* Begins a guard that ends with its block. The last statement names the guard, so that C++ refuses
+   the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \

@@ -15,8 +15,9 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them; `make
-    install` installs both, with memlord.pc for pkg-config and memlord::memlord for CMake.
+    -pthread. `make vendor DIR=...` copies memlord.h and stb_ds.h; with ONE=1 it makes one
+    file of the two. `make install` installs memlord.h and memlord_cuda.h, with memlord.pc for
+    pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -123,13 +124,14 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function that works on
-              one takes it first. A NULL ledger is MemLord switched off: every call is
-              one branch. Functions with a memlord_result return MEMLORD_OK and fill structs
-              with zeros, also memlord_block_find (memlord_site_place returns E_UNKNOWN). Other
-              readers return 0, memlord_headroom INT64_MAX, memlord_would_fit and _plan_fit -1.
-              memlord_alloc_retry still calls the host's function, once, and a fence that
-              is passed is dropped at once. The same holds with MEMLORD_DISABLE.
+    Ledger    `memlord *lord`, one independent account book. Every function that works on a
+              ledger has it as its first argument. With a NULL ledger MemLord is switched off,
+              and a call costs one branch: functions with a memlord_result return MEMLORD_OK
+              and fill structs with zeros, even memlord_block_find. Only memlord_site_place
+              returns E_UNKNOWN. Of the other functions memlord_headroom returns INT64_MAX,
+              memlord_would_fit and memlord_plan_fit return -1, and the rest return 0.
+              memlord_alloc_retry still calls the host's function, once. A fence that is
+              passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -138,118 +140,123 @@
               type but not the index, and equal handles of two types never collide.
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
-    View      one more reference to a live storage. Bytes count once, however many.
+    View      one more reference to a live storage. Its bytes count once, however many views
+              it has.
     Arena     bytes without an identity of their own: one balance per device, and one per
               tag. They have no site and no stack. Scopes count them. An arena with an
               identity is a block that is recorded once and resized:
                   memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
                   memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
                   memlord_free(lord, cpu, key, site);                      // it is gone
-    Site      a place in your source, planted by a macro: file, function and line. Off
-              until memlord_sites_enable.
-    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
-              of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample, unless
-              memlord_desc.stack_seed makes it repeatable. A block
-              keeps its stack until it ends; a realloc draws again, a move keeps it. Reports
-              say what each stack held at the peak of its device. TEXT
-              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
-              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
-              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
-              stacks, in proportion to the samples, so that they add up to the ledger. A
-              stack gets at most 4 times what its samples stand for; the other blocks of
-              its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
-              allocs, with their stack, and all others with their site.
+    Site      a place in your source, planted by a macro: file, function and line. Sites are
+              off until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them.
+              A ledger takes the stack of every alloc, or of a sample of the allocs. Totals
+              from a sample are unbiased estimates with a standard error. Each run, process
+              and ledger takes another sample, unless memlord_desc.stack_seed makes the
+              sample repeatable. A block keeps its stack until it ends. After a realloc the
+              block is sampled again; a move keeps its stack. Reports say what each stack held
+              at the peak of its device. TEXT has the largest stacks.
+              JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
+              stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
+              HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
+              to the samples, so that they add up to the ledger. A stack gets at most 4 times
+              what its samples stand for. The other blocks of its site, and those of a site
+              without a sample, have the site alone as their stack. MEMORY_VIZ shows the
+              sampled blocks, and the events of their allocs, with their stack. It shows all
+              other blocks and events with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it. An arena's bytes are taken off the tag of the thread that takes them.
-    Physical device  memory that several devices share: cpu, pinned and mapped are one,
-              and memlord_device_share adds an integrated GPU. Capacity, limit and
-              headroom are of a physical device.
+    Physical device  memory that several devices share. cpu, pinned and mapped are one
+              physical device. memlord_device_share adds others to it, such as an integrated
+              GPU. A physical device has one capacity, one limit and one headroom.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. It belongs to
-              the context that reserved or adopted it. Allocs in that context come off it, and
-              allocs that name it: memlord_alloc_with.
+    Ticket    bytes of the limit that memlord_reserve keeps for later allocs. A ticket belongs
+              to the context that reserved or adopted it. Allocs in that context come off the
+              ticket, and so do allocs that name it: memlord_alloc_with.
     Account   bytes charged to a request or a user. A charge does not change the live bytes of
-              the device. Its limit is a quota for memlord_reserve and memlord_alloc_retry.
+              the device. An account's limit is a quota for memlord_reserve and
+              memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
-              from. A pool is a device of its own: type OTHER, or its real type with an
-              index of its own, and memlord_device_share with the device it lives in.
+              from. A pool is a device of its own: it has the type OTHER, or its real type
+              with an index of its own. memlord_device_share says which device it lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Record its segments nowhere, neither on its own device nor on the one it
-              shares: what it hands out would count twice.
+              Do not record the segments of the pool, on whichever device: the bytes that it
+              hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
-              pending: still live until its fences are done.
-    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
-    Part      a named piece of a live storage (a tensor in a weights buffer). Parts
-              subdivide; they never add.
-    Scope     a stretch of a context's work with a name ("decode"): the bytes it allocated
-              less those it freed, its peak, its time. Scopes nest, and other threads can
-              adopt one. A block remembers the scope it was allocated in.
+              pending: it is still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the stream it was allocated on, if
+              the host names it: memlord_stream_set. TEXT and JSON have the live bytes of each
+              stream.
+    Part      a named piece of a live storage (a tensor in a weights buffer). A part adds no
+              bytes to any total.
+    Scope     a stretch of a context's work with a name ("decode"). MemLord measures the bytes
+              that it allocated less those it freed, its peak, and its time. Scopes nest, and
+              other threads can adopt a scope. A block remembers the scope it was allocated in.
     Context   the open tags and scopes, the default tag, account, stream and tickets that the
-              calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
-              job can have one: memlord_context_swap. Where a comment says that a thread has
-              one of these, the context that the thread is in has it.
-    Mistake   a call that the host should not have made, such as a double free; in names:
-              anomaly. memlord_anomalies_each tells where each was made.
-    Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
-    Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
-    Mark      a number that memlord_mark raises. A block remembers the mark it was born
-              under: memlord_leaks lists the live blocks of a mark and later ones.
+              calls of a thread use. Each thread has a context of its own. A fibre, a coroutine
+              or a job can have one, too: memlord_context_swap. Where a comment says that a
+              thread has a tag, a scope or the like, the thread's present context has it.
+    Mistake   a call that the host should not have made, such as a double free. Names in the
+              API call it an anomaly. memlord_anomalies_each tells where each was made.
+    Snapshot  the totals of every device at one moment. A checkpoint is a snapshot with a name.
+    Event     one change (alloc, free, move, collection ...). memlord_events_start keeps them in
+              a ring.
+    Mark      a number that memlord_mark raises. A block remembers the mark at its alloc.
+              memlord_leaks lists the live blocks of a mark and of later marks.
 
-    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. Percent
-    is of the capacity, or of the limit where one is set and smaller. Of one device:
+    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. A percentage
+    is of the capacity, or of the limit if that is set and smaller. The numbers of one device:
 
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
-        peak             highest `allocated` since create, reset or peak_reset; low by
-                         at most peak_error, never high. peak_error is 0 if
+        peak             highest `allocated` since create, reset or peak_reset. It is never too
+                         high, and too low by at most peak_error. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records and
-                         resets the peak. Else each thread counts on its own, and adds
-                         that to the peak from time to time. Busy threads hold back
+                         resets the peak. Otherwise each thread counts on its own, and adds
+                         its count to the peak from time to time. Busy threads hold back
                          about 4 KiB together, or a 64th of the peak if that is more.
-                         Threads that are idle since others came can hold back more:
-                         with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags, and for sites, but the
-                         first thread of a site may hold back a counter_batch. JSON has
+                         Threads that have been idle since other threads came can hold back
+                         more: with 8 threads twice as much. No thread holds back more than
+                         counter_batch. The same holds for tags. It holds for sites, too, but
+                         the first thread of a site may hold back a counter_batch. JSON has
                          the peak_error of each tag and site. A report raises the peak,
                          within peak_error, to the live bytes that its own snapshots
                          and holders show. The peak of a scope is exact on one device
-                         if no threads share it; on several it is an upper bound:
-                         memlord_scope_export
-        freed            credited since the last collection or reset. It is what the host
-                         freed: the allocator, or the driver, may still hold the memory
+                         if no threads share the scope. On several devices it is an upper
+                         bound: memlord_scope_export
+        freed            bytes credited since the last collection or reset. The host has freed
+                         them; its allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
-        total_allocated  everything recorded in this epoch, growth included; lifetime
-                         totals count modulo 2^64, live values never wrap
-        total_freed      everything credited in this epoch, shrinkage included
-        reserved         what the host's pool holds of the device; `cached` is the part
-                         of it that is not allocated. memlord_pool_set says it
-        limit, held      of its physical device: the limit, and what tickets keep of it
+        total_allocated  all bytes recorded in this epoch, growth included. Lifetime
+                         totals count modulo 2^64; live values never wrap
+        total_freed      all bytes credited in this epoch, shrinkage included
+        reserved         what the host's pool holds of the device, set by memlord_pool_set.
+                         `cached` is the part of it that is not allocated
+        limit, held      the limit of its physical device, and the bytes that tickets keep of it
 
-    In a report's table of capacity, of a physical device:
+    In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
                          what was freed since: see memlord_capacity_source_set
         self             live bytes of all devices that share it, without mapped files
-        this process     the rest of what the source says this process holds, `context`
-                         included: pools' free memory, and what was not recorded
-        others           what is left of `used`. Where the source does not know this
-                         process's share, all that is not self or context
+        this process     what else this process holds, as the source says: `context`, the free
+                         memory of pools, and what was not recorded
+        others           the rest of `used`. If the source does not know this process's share,
+                         `others` is all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
         unaccounted      used - self - context - neighbours, where used is at most the total.
                          So the free memory of your own pools is in it
 
-    Order: record an allocation after the real one, and a free before the real one: once a
-    block is really free, another thread may get its address and record it. A realloc that
-    may move goes through memlord_realloc_begin before and memlord_realloc_end after the
-    real call, for the same reason.
+    Order: record an allocation after the real one, and a free before the real one. Once a
+    block is really free, another thread may get its address and record it. For the same
+    reason, a realloc that may move goes through memlord_realloc_begin before the real call
+    and through memlord_realloc_end after it.
 
     -------------------------------------------------------------- >>platforms ---
 
@@ -269,21 +276,23 @@
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
     symbol table: link the program with -rdynamic to see functions of its own. Before glibc
-    2.35 and outside Linux an address keeps its first place: a library that another one
-    replaces at the same addresses has its name. Build ids are known on Linux.
+    2.35 and outside Linux addresses keep their first name. If a library is replaced by
+    another at the same addresses, they still show the name of the first. Build ids are
+    known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including. "All files" means alike in every file that includes
-    memlord.h; "one file" means only where MEMLORD_IMPLEMENTATION is.
+    Define these before the include. "All files" means alike in every file that includes
+    memlord.h. "One file" means only in the file with MEMLORD_IMPLEMENTATION. "That file"
+    means any file, whatever the others define.
 
         MEMLORD_DISABLE        every call becomes an inline no-op that still type
                                checks; no code is left                    (all files)
         MEMLORD_STATIC         all functions are static: a file that defines it and
                                MEMLORD_IMPLEMENTATION has a library of its own
                                                                           (that file)
-        MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
-                               a process may each carry a MemLord         (all files)
+        MEMLORD_PREFIX         with the prefix p every symbol becomes p_memlord_..., so that two
+                               libraries in a process may each carry a MemLord  (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
         MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
                                of this C file to MEMLORD_SHIM_LORD (default
@@ -306,37 +315,38 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
-                               the snapshots and exports that are due
+        MEMLORD_NO_THREADS     starts no threads: memlord_gc_poll samples what has grown old,
+                               and takes the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
-                               the others                                  (one file)
-        MEMLORD_NO_PAGE        likewise no HTML: 50 KiB of code less       (one file)
-        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
-        MEMLORD_NO_NEIGHBOURS  no page of neighbours: memlord_pressure_open, _close, _raise and
-                               memlord_device_id_set return E_UNSUPPORTED  (one file)
-        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
+        MEMLORD_NO_REPORTS     leaves out all formats but TEXT and JSON: for the others the
+                               calls return E_UNSUPPORTED                  (one file)
+        MEMLORD_NO_PAGE        likewise leaves out HTML: 50 KiB of code less (one file)
+        MEMLORD_NO_PROFILES    likewise leaves out PPROF, HEAPTRACK and FOLDED (one file)
+        MEMLORD_NO_NEIGHBOURS  leaves out the page of neighbours: memlord_pressure_open, _close,
+                               _raise and memlord_device_id_set return E_UNSUPPORTED
+                                                                           (one file)
+        MEMLORD_NO_VERIFY      makes memlord_verify return E_UNSUPPORTED   (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
                                against the lock order, and what its functions require
                                of each other, with MEMLORD_ASSERT          (one file)
-        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
-                               for example abort; default nothing         (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression) does something, such as abort, if the
+                               expression is 0; the default does nothing   (one file)
 
-    Environment. memlord_create reads it once. Set-uid programs and ledgers with
-    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    Environment variables. memlord_create reads them once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore them. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
-                               stderr in colour or to your logger; anything but 0 does.
-                               memlord_log_stderr then is in colour. 2 also runs
+                               stderr in colour or to your logger. Any value but 0 does so.
+                               memlord_log_stderr then writes in colour. 2 also runs
                                memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
-                               how often pollers sample, at least 10; overrides poll_ms
+                               how often pollers sample, at least 10. It overrides poll_ms
                                and memlord_poller_start
         MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
-                               the default policy of memlord_alloc_retry: in any order,
-                               without blanks; what is left out is as shown here, and
-                               initial_ms may not exceed max_ms
+                               the default policy of memlord_alloc_retry. The parts come in
+                               any order, without blanks. A part that is left out has the
+                               value shown here. initial_ms may not exceed max_ms
 
     -------------------------------------------------------------- >>threading ---
 
@@ -347,105 +357,104 @@
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
-    threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
-    run inside the host's own call, under whatever locks it holds there. A host with an
-    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then collections run only in
-    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
-    in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
-    them run where the host asks for them.
-    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
-    takes a callback that was left so for one that still runs, until the thread that left it makes
-    such a call again: from the same frame of its stack, or from one further out. (On a thread that
-    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
-    for good if the thread ends,
-        a collection       keeps others of its device from running, and memlord_gc_callback_remove
-                           on other threads waits for it. Afterwards it counts as failed
-        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
-                           threads waits for it
+    threshold. Fences run on threads that allocate, free or retire, and on pollers. Collections
+    and fences run inside the host's own call, under whatever locks it holds there. A host with
+    an allocator lock creates the ledger with MEMLORD_FLAG_DEFER. Then collections run only in
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences run there
+    and in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
+    them run only where the host asks for them.
+    No callback may throw: an exception that leaves a callback has the effect of longjmp. The
+    ledger takes a callback that was left so for a running one, until the thread that left it
+    makes such a call again, from the same frame of its stack or from one further out. (On a
+    thread that changes between stacks, as fibres do, the ledger may see that early or late.)
+    Until then, and for good if the thread ends, the ledger is restricted by
+        a collection       No other collection of its device runs, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed.
+        a capacity source  The ledger does not ask it about its device, and
+                           memlord_capacity_source_set on other threads waits for it.
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers; no reader of the capacity samples
-                           there
-        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
-                           Afterwards MemLord calls it again
-        an unwinder        the thread takes no stacks: its blocks have one return address
+                           returns E_STATE for other ledgers. No reader of the capacity samples on
+                           that thread.
+        a fence's done     It holds up its queue, and the thread polls this ledger's fences no
+                           more. Afterwards MemLord calls it again.
+        an unwinder        The thread takes no stacks: its blocks have one return address.
         a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
-                           capacity samples there
+                           capacity samples there.
     Some things stay so until destroy. A fence's drop that is left holds up its queue. A
     memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
     function is left is never given back, not even by destroy. An alloc whose unwinder is left is
     not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
     that left the allocator records nothing more.
-    Threads of MemLord's own: one poller for each physical device, from the first call that
-    touches a device with a capacity source, a collection callback and a strategy. None
-    otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
-    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
-    others when it sees that their devices were touched. One more takes snapshots, after
-    memlord_snapshots_start, one writes a file, after memlord_export_start, and one, the
-    listener, answers the neighbours, after memlord_pressure_open: it runs collection callbacks
-    even with MEMLORD_FLAG_DEFER, as pollers do.
-    A ledger's allocator is called with no storage locked. It may be your own malloc even if
-    that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
-    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord has threads of its own. A poller for each physical device starts with the first call
+    that touches a device with a capacity source, a collection callback and a strategy. With
+    MEMLORD_FLAG_NO_THREADS there are none. They take no signals. With MEMLORD_FLAG_DEFER the
+    poller of the cpu starts when a callback is added. It starts the others when it sees that
+    their devices were touched. One more thread takes snapshots, after memlord_snapshots_start.
+    One writes a file, after memlord_export_start. One, the listener, answers the neighbours,
+    after memlord_pressure_open. The listener runs collection callbacks even with
+    MEMLORD_FLAG_DEFER, as pollers do.
+    MemLord calls a ledger's allocator with no storage locked. The allocator may be your own
+    malloc even if that calls MemLord: a call that the ledger's own allocation makes is not
+    recorded. The same holds for a call from a malloc that pthread_atfork calls in the process's
+    first memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s, because that malloc may wait for a lock which the other thread holds.
     MemLord works before main, in a malloc that libc calls while libc is set up, and in a
     static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
     yet.
-    A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. On a pressure page it gets a slot of its own then. It
-    does not export: the file is its parent's. Do not call fork in a signal handler: it waits
-    for calls in progress, and the code that the signal interrupted may be one. POSIX no
+    A ledger survives fork. The child's copy goes on with the state of that moment, and its
+    pollers start again when it is used. It then gets a slot of its own on a pressure page. It
+    does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
+    for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and may be called there with an exec next.
+    and a signal handler may call them with an exec next.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
-    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
     dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
     has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
     the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever: if its constructor waits for a thread that makes one of these, or if the
-    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
-    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
-    or a thread of MemLord's.
+    last for ever. It does if the library's constructor waits for a thread that makes one of
+    these, or if the host makes one under a lock that its malloc takes. With -z,nodelete the
+    call waits for nothing. musl unloads no library. On other systems, link the library with
+    that option if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
     Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
     then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
     (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
     same processor. There is no priority inheritance: such a wait can take several milliseconds.
-    On Linux the first call of a thread on storages that another thread has used alone goes
-    through membarrier(2). A sandbox may refuse it, from the start or later: then every call
+    On Linux the first call of a thread on storages that another thread has used alone calls
+    membarrier(2). A sandbox may refuse membarrier, from the start or later: then every call
     takes two atomic operations more. After a late refusal each such first call also sleeps
     for 1 ms, until all threads that have used the ledger have made another call or have
     ended. Enter the sandbox before the first ledger is created, and no call sleeps.
-
     ----------------------------------------------------------------- >>errors ---
 
     Every memlord_result function returns MEMLORD_OK (0), or an error. After an error it has
     changed nothing but the counters of anomalies, drops and refusals, unless its comment says
-    otherwise, as of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
-    memlord_snapshots_start. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
+    otherwise, as those of memlord_free_n, memlord_release_n, memlord_realloc_begin and _end, and
+    memlord_snapshots_start do. memlord_alloc_retry, memlord_pressure_raise and memlord_gc_run may
     have run callbacks. Results may be ignored.
-    MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
-    or exits.
+    MemLord never asserts, aborts or exits. It prints only if MEMLORD_DEBUG or memlord_log_stderr
+    is set.
 
-    Mistakes of the host are anomalies: counted per device and shown in every report but
+    Mistakes of the host are anomalies. They are counted per device and shown in every report but
     FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
-    where each was made; the first of each kind at a site is logged as a warning.
+    where each was made. The first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance, which is now 0; or a tag that
-                               gave up arena bytes that its device has not
-        fence_failures         fences that failed: counted as done
+                               gave up arena bytes that its device does not have
+        fence_failures         fences that failed; they count as done
         refused                calls that record, tag or set a pool and returned E_INVALID
-                               or E_DEVICE: a selector where a device is needed, a storage
-                               of 0; and allocs with a ticket or an account that is not
-                               open. If the device is not known, only the sum of all has
+                               or E_DEVICE, as for a selector where a device is needed or for
+                               a storage of 0; and allocs with a ticket or an account that is
+                               not open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
-                               at each of the sites that are kept
-    An end of a tag or a scope with none to end is a mistake, too; no statistic counts it. The
-    ledger keeps the places of the first 64 kinds and sites of mistakes.
+                               at each of the sites that the ledger keeps
+    An end of a tag or a scope that was not begun is a mistake, too; no statistic counts it. The
+    ledger keeps the places of the first 64 mistakes that differ in kind or site.
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -453,34 +462,36 @@
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
                                them; or a guard that ended in another context than it
                                began in
-        dropped_events         overwritten in the ring, or no room there
+        dropped_events         events that were overwritten in the ring, or had no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---
 
-    alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a tag, and
-    allocs of an account: some tens of ns more. No system call, no lock shared by threads
-    that work on their own blocks (but for arenas), and nothing proportional to devices,
-    threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
-    first meets storages of another.
-    Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
-    and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
-    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
-    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
-    samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
-    Reports show it all as MemLord's own.
+    alloc, free, retain, release, track, realloc: a call takes from about 10 ns up to the cost of
+    a cache miss (bench/results/ has whole runs of the bench). memlord_alloc_with, arenas under a
+    tag, and allocs of an account take some tens of ns more. They make no system call, and take
+    no lock shared by threads that work on their own blocks (but for arenas). Their cost does not
+    grow with devices, threads or blocks, except when a table grows (one of 1024 shards at a
+    time) or a thread first meets storages of another.
+    Memory: a ledger takes 100 KiB or so to begin with, and about 40 to 60 bytes a live block, or
+    up to 500 for each of the first one or two thousand. A thread takes 5 KiB, and 5 KiB more for
+    each path of scopes it was in. A site takes 500 to 800 bytes when sites are counted. While a
+    report is written it takes 360 KiB or so. With stacks it takes 180 KiB and 40 bytes a stack
+    more, and FOLDED up to 5 MiB. With samples it takes 300 bytes more for each site, for each
+    stack at it, and for each of these again by tag and scope. Reports show it all as MemLord's
+    own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call; within counter_batch bytes per thread of a threshold each call adds up the counts
+    a call. Within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
+    nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
-    return address, 24 each time one has another caller, 104 a stack and up to 64 a block that
-    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
+    each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
+    it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
+    off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating

@@ -1,4 +1,5 @@
-/* Outside the include guard: another header may have included memlord.h without MEMLORD_PMR. */
+/* Stands outside the include guard, because another header may have included memlord.h without
+   MEMLORD_PMR. */
 #if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
 #if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
 #define MLI_PMR
@@ -8,8 +9,8 @@ namespace mlord {
 MLI_WAY {
 
 /* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate; without optimisation that is an inline function of the C++ library.
-   Frees have no site. Requires: the ledger and `upstream` outlive it. */
+   code that called allocate. Without optimisation that is an inline function of the C++ library.
+   Frees have no site. Requires: the ledger and `upstream` outlive the resource. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
@@ -24,7 +25,9 @@ private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
 #if defined(__GNUC__)
-        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_); /* last: no need to save it */
+        /* This is the last call before the record, so that the site need not be saved across
+           another call. */
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
         const memlord_site *site = NULL;
 #endif

@@ -1,6 +1,6 @@
 /* -- reports -- */
 
-/* name, suffix of its files, what it is */
+/* For each format: its name, the suffix of its files, and what it is. */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -22,101 +22,102 @@ typedef enum memlord_format {
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
-/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"); TEXT
-   if it stands for none. */
+/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"), or
+   TEXT if it stands for none. */
 MEMLORD_API memlord_format memlord_format_for(const char *path)
     MLI_OFF(MEMLORD_FORMAT_TEXT)
 
-typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
+typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* not 0: failed */
 
-/* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
-           >>knobs; E_INVALID fn NULL; E_NOMEM.
-   The statistics of devices and tags are captured at one moment, and no other call waits. Other
-   lists are read while they are written: they may have what was recorded since. Cost: walks blocks
-   and sites. */
+/* Writes a report through fn, in pieces of up to a few KiB. The statistics of devices and tags are
+   captured at one moment, and no other call waits. Other lists are read while they are written, so
+   they may have what was recorded since.
+   Errors: E_IO if fn returned non-zero; E_UNSUPPORTED if there is no such format, or not in this
+           build (see >>knobs); E_INVALID if fn is NULL; E_NOMEM.
+   Cost:   walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none. It writes a temporary file beside it, and
-   renames that; it does not wait for the disk. %p in the path is the process id, %% a percent sign.
-   An existing regular file is replaced; a symbolic link, FIFO, device or directory is refused. The
-   path "-" is descriptor 1, written with write(2): what stdio still buffers comes later, and
-   SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
-           Windows while another thread or program has the file open;
-           E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
+/* Writes a report to a file: the whole file or none. It writes a temporary file beside the file,
+   renames it, and does not wait for the disk. %p in the path is the process id, %% a percent sign.
+   An existing regular file is replaced. A symbolic link, FIFO, device or directory is refused. The
+   path "-" is descriptor 1. The report goes there by write(2), so what stdio still buffers comes
+   later, and SIGPIPE is held back.
+   Errors: E_INVALID for a bad path, which is logged; E_IO if the file cannot be written whole, also
+           if descriptor 1 is closed, or on Windows if another thread or program has the file open;
+           E_UNSUPPORTED as memlord_write, also for a binary format to a terminal, which is logged;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
-/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had. NULL takes them
-   off. TEXT, JSON and HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS
-   leaves out a label that is no name=value with a name of letters, digits and _, one with the name
-   of an earlier label or of one of MemLord's own (device, tag, scope, site, from, to, version), and
-   what is beyond 1000 bytes.
-   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
-   Owns:   the text is copied. */
+/* Sets the labels of the ledger, such as "host=a1,model=x", in place of those it had. NULL removes
+   them. The text is copied. TEXT, JSON and HTML reports show the labels, and every sample of
+   PROMETHEUS has them. PROMETHEUS leaves out a label that is not name=value with a name of letters,
+   digits and _. It also leaves out one with the name of an earlier label or of one of MemLord's own
+   (device, tag, scope, site, from, to, version), and what is beyond 1000 bytes.
+   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
     MLI_OFF(MEMLORD_OK)
 
-/* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
-   memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Replaces no file: where there is one of that name,
-   the process id and a number follow the time. The last call counts. A forked child that exits
-   writes a report of its own.
-   Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
+/* Saves a report when the ledger is destroyed or the process exits, whichever is first. The file is
+   memory_profile_YYYYMMDD_HHMMSS (UTC) and the format's suffix, in `directory`. NULL is the
+   ledger's output_dir, or else the current directory. It replaces no file. If there is one of that
+   name, the process id and a number follow the time. The last call counts. A forked child that
+   exits writes a report of its own.
+   Errors: E_INVALID if the path is too long; E_UNSUPPORTED as memlord_write; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter.
-   Saves PROMETHEUS to `path` now, every interval_ms (0: 15000, as often as Prometheus's own
-   configuration scrapes; at least 10) on a thread of its own, and a last time at the stop or in
-   memlord_destroy. The path is as for memlord_save, with %p; the collector reads names that end in
-   .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock decides, as for
-   snapshots. A later start replaces the earlier one. Failures count in dropped_exports; of several
-   in a row the first is logged.
+/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter. It
+   saves PROMETHEUS to `path` now, every interval_ms on a thread of its own, and a last time at the
+   stop or in memlord_destroy. The interval is at least 10; 0 is 15000, as often as Prometheus's own
+   configuration scrapes. The path is as for memlord_save, with %p. The collector reads names that
+   end in .prom. Without threads memlord_gc_poll saves what is due. The time is that of the ledger's
+   clock, as for snapshots. A later start replaces the earlier one. Failures count in
+   dropped_exports; of several in a row the first is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
-   label pid. The files of one directory need labels that differ: node_exporter refuses a series
-   that another file has, too.
-   The file stays, and node_exporter goes on to show it: remove the file once it is scraped, and let
-   queries take fresh samples only. memlord_written_timestamp_seconds is the time of its samples.
-   The end of the process saves nothing: stop first.
-   A forked child does not export. It may start its own export, with a path and labels of its own.
-   Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
-           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
+   label pid. The files of one directory need labels that differ, because node_exporter refuses a
+   series that another file has, too.
+   The file stays, and node_exporter goes on to show it. Remove the file once it is scraped, and let
+   queries take fresh samples only: memlord_written_timestamp_seconds is the time of its samples.
+   The end of the process saves nothing, so call memlord_export_stop first. A forked child does not
+   export. It may start its own export, with a path and labels of its own.
+   Errors: E_INVALID for a bad path, for "-", or for an interval of 1 to 9; E_IO if the file cannot
+           be written now; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
 /* Stops the export: saves a last time and joins the thread.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks for a dated report now, like that of memlord_save_at_exit. Async-signal-safe: a handler of
-   SIGUSR1 may call this function. The report is JSON, or what memlord_save_at_exit has set. It is
-   one report, however many calls asked before it was written. What comes first writes it:
+/* Asks for a dated report now, like that of memlord_save_at_exit. It is async-signal-safe, so a
+   handler of SIGUSR1 may call it. The report is JSON, or what memlord_save_at_exit has set. However
+   many calls ask before it is written, it is one report. Whichever of these comes first writes it:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
-     scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
-     MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry;
+     scope, takes a checkpoint, polls or retires. A call that retains, or releases a view, does not.
+     With MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry do;
    - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
-/* -- interposers: a preloaded library that keeps books of its own --
+/* -- interposers: a preloaded library with a ledger of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
-   the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
-   begins what is open in the one that it enters. So a scope is an invocation there for each time
-   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
-   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
-   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static
-   programs, there is none. An interposer of another size or version, or with a NULL function, is
-   ignored. */
+   the program also begins or ends in the library's ledger, on the same thread. So they apply to
+   every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
+   scopes of the context end in the library's ledger. When a thread enters a context, they begin
+   there. So the library's ledger counts an invocation of a scope for each time that its context
+   runs. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open
+   when its ledger is destroyed stays open in the library's. The first ledger of the process looks
+   for the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
-    uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
-    uint32_t version; /* 1 */
-    memlord *lord;    /* the library's own ledger, whose tags and scopes do not come back to it */
+    uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
+    uint32_t version; /* always 1 */
+    memlord *lord;    /* the library's own ledger; tags and scopes that begin in it are not passed
+                         on */
     void (*tag_begin)(const char *tag);
     void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
@@ -125,8 +126,8 @@ typedef struct memlord_interposer {
 
 /* -- hooks: a host whose allocator is a table of function pointers -- */
 
-/* The functions of the host's allocator; NULL: it has no such function. free_fn frees what any of
-   them returned. */
+/* The functions of the host's allocator. A function is NULL if the allocator does not have it.
+   free_fn frees what any of them returned. */
 typedef struct memlord_hooks {
     void *(*malloc_fn)(size_t size);
     void *(*calloc_fn)(size_t n, size_t size);
@@ -143,30 +144,31 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
-   block's site is the caller of its function: if a wrapper of the host's calls the table, all its
-   blocks have the wrapper as their site. `which` selects the functions whose blocks are recorded,
-   as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
-   that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
-   functions of the table after the install, and again after the uninstall. MemLord's functions call
-   those of their own host as long as MemLord is loaded. So each different set of five functions
-   takes one of four places for good; after an uninstall the same set takes its place again. Four
-   tables may be hooked at once, each with a ledger and a `which` of its own. Two hooked tables with
-   the same functions take two places. To share a ledger and a place, copy a table that is hooked.
-   An install of a table that is hooked changes its ledger and `which`. After the ledger's end the
-   functions record nothing.
+/* Puts functions of MemLord in place of those in the host's table. They call the host's functions,
+   and record on the cpu. A block's site is the caller of its function, so if a wrapper of the
+   host's calls the table, all its blocks have the wrapper as their site. `which` selects the
+   functions whose blocks are recorded, such as MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and
+   realloc always end a block that is recorded. If an allocator gets its functions by a call, such
+   as sqlite3_config, pass it the functions of the table after the install, and again after the
+   uninstall.
+   MemLord's functions call those of their own host as long as MemLord is loaded. So each different
+   set of five functions takes one of four slots for good. After an uninstall the same set takes its
+   slot again. Four tables may be hooked at once, each with a ledger and a `which` of its own. Two
+   hooked tables with the same functions take two slots. To share a ledger and a slot, copy a table
+   that is hooked. An install of a table that is hooked changes its ledger and `which`. After the
+   ledger's end the functions record nothing.
    Requires: no thread is in the functions of the table.
-   Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           is not hooked but has functions of MemLord, no place is left, or the table was changed
-           since it was hooked. The ledger's logger gets the cause.
+   Errors: E_INVALID if there is no table, malloc_fn or free_fn, or `which` has an unknown bit;
+           E_STATE if the table is not hooked but has functions of MemLord, no slot is left, or the
+           table was changed since it was hooked. The ledger's logger gets the cause.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
-   live stay on the books. MemLord's functions may still be called through copies: they call the
-   host's, and record nothing until a table with the same functions is hooked in that place again.
+   live stay on the books. MemLord's functions may still be called through copies. They call the
+   host's, and record nothing until a table with the same functions is hooked in that slot again.
    Requires: as memlord_hooks_install.
-   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
+   Errors: E_STATE if the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)

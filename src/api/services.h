@@ -1,27 +1,28 @@
 /* -- capacity --
-   The size of a device and its used bytes, from a source per device type. The cpu's is built
-   in: the machine, or the container's memory limit with the page cache left out. The sources of
-   other types are the host's. On Linux, from 3.14 on, the built-in source reads /proc/meminfo and
-   the limits of this process's cgroup and those above it, below /sys/fs/cgroup (v2) or
-   /sys/fs/cgroup/memory (v1). Where cgroups are mounted elsewhere, it sees the machine. After a
-   sample that failed, or makes no sense (a total of 0, used over total), the capacity is not known.
+   The size of a device and its used bytes. Each device type has a source that tells them. The
+   source of the cpu is built in. It tells the memory of the machine or, if that is less, the memory
+   limit of the container, with the page cache left out. The host gives the sources of other types.
+   On Linux, from 3.14 on, the built-in source reads /proc/meminfo and the limits of this process's
+   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1). Where cgroups
+   are mounted elsewhere, it sees the machine. After a sample that failed, or makes no sense (a
+   total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
-   what was freed since, on all devices of the physical device. So one thread that asks before each
-   alloc never gets more than was free at the sample. Mapped files do not count: they are page
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
+   was freed since, on all devices of the physical device. So one thread that asks before each alloc
+   never gets more than was free at the sample. Mapped files do not count, because they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
    the memory. Bytes that are allocated and freed there again and again count once, within a
    counter_batch a thread. The figure is never below what the ledger's own devices hold.
 
-   These readers take a sample themselves if none is known, or if the latest one is older than
-   three poll intervals and no poller runs. They ask a source that fails at most once in an
-   interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
-   source, a try function, a fence, a logger or the ledger's allocator. Such a sample runs no
-   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
-   first do the same for every device. The reports of memlord_request_save, and those at exit and
-   at destroy, ask the built-in source alone. */
+   These readers take a sample themselves if none is known, or if the latest one is older than three
+   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
+   ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try
+   function, a fence, a logger or the ledger's allocator. Such a sample runs no collection; the next
+   recorded call looks at the bands. memlord_write, memlord_save and exports first do the same for
+   every device. The reports of memlord_request_save, and those at exit and at destroy, ask only the
+   built-in source. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -33,153 +34,167 @@ typedef struct memlord_other {
 
 /* The capacity of a device. `context` is what the driver itself holds for this process: its
    context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
-   live: reports show them, and take them off what is unaccounted. `others` are the largest other
-   processes, the largest first; a pid of 0 ends the list. memlord_explain and reports show them,
-   with their names where Linux tells those. */
+   live. Reports show them, and take them off what is unaccounted. `others` are the processes that
+   hold most besides this one, the largest first; a pid of 0 ends the list. memlord_explain and
+   reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
-    uint64_t total, used; /* bytes, of everybody */
-    uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
-    uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
-    int known;            /* 0: the other fields mean nothing; a source leaves it alone */
-    uint64_t context;     /* bytes; 0: the source cannot tell */
+    uint64_t total, used; /* bytes of the device; bytes that all processes use */
+    uint64_t process;     /* bytes of `used` that this process holds; 0: the source cannot tell */
+    uint64_t age_ns;      /* age of the sample in ns; a source does not set it */
+    int known;            /* 0: the other fields mean nothing; a source does not set it */
+    uint64_t context;     /* bytes that the driver holds for this process; 0: the source cannot
+                             tell */
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0, or
-   not 0 if the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
-   reads a capacity, one call at a time for a device. It may block. */
+/* Fills total and used, and process, context and others if it can. All of them are 0 before. It
+   returns 0, or another number if the capacity is not known. It runs on the poller, or on a thread
+   that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
-   samples, and waits for a call of it in progress on another thread.
-   Errors: E_DEVICE. */
+/* Sets the source of a device type. NULL restores the built-in one. It forgets the old source's
+   samples, and waits for a call of that source on another thread.
+   Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample, as the source gave it. Queries no source. If there is no sample, `known`
-   is 0, and the result MEMLORD_OK.
-   Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
+/* Reads the latest sample, as the source gave it. It queries no source. If there is no sample,
+   `known` is 0, and the result is MEMLORD_OK.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device.
+   Cost:   a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Queries the source of a device now.
-   Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made no sense; E_STATE a sample
-           of the device is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+   Errors: E_UNSUPPORTED if the type has no source; E_UNKNOWN if the source failed, or its answer
+           makes no sense; E_STATE if another thread is taking a sample of the device; E_DEVICE if
+           `device` is not one device; E_NOMEM.
+   Cost:   what the source costs. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Starts the pollers: a thread for each physical device that has a source, which samples the device
-   each `interval_ms` (0: 200, at least 10). MEMLORD_POLL_INTERVAL_MS overrides the interval. A
-   poller also starts by itself when a device is used that has all three: a capacity source, a
-   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
-   samples what has grown old, and so do the readers of a capacity.
-   Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
-           MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
+/* Starts the pollers. A poller is a thread that samples a physical device each `interval_ms` (0:
+   200, at least 10). Each physical device with a source gets one. MEMLORD_POLL_INTERVAL_MS
+   overrides the interval. A poller also starts by itself when a device is used that has all three:
+   a capacity source, a callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller
+   memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+   Errors: E_INVALID for an interval of 1 to 9; E_UNSUPPORTED in a build without threads or with
+           MEMLORD_FLAG_NO_THREADS; E_NOMEM if the system gives no thread now. A later start tries
            again. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the pollers and joins their threads. None starts by itself until the next start.
+/* Stops the pollers and joins their threads. No poller starts by itself until the next start.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
-   A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same two calls. They keep live bytes
-   plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
-   count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
-   the requests for which the device had no memory. */
+   A limit makes memlord_reserve and memlord_alloc_retry refuse a request. It never makes
+   memlord_alloc refuse one, because that records an alloc that has happened. The limit of an
+   account refuses the same two calls. They keep live bytes plus tickets at or below both limits.
+   Bytes that a pool has reserved and not allocated do not count. A request that a limit refuses is
+   logged, and counts in no statistic: oom_failures counts the requests for which the device had no
+   memory. */
 
-/* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
-   are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
+/* Sets the limit of a physical device. 0 means no limit. The limit may be below the live bytes;
+   then requests are refused until enough is freed.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets the limit to a fraction of the capacity, and changes it with the capacity. Takes a sample if
-   none is known.
-   Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
+/* Sets the limit to a fraction of the capacity, and changes it with the capacity. It takes a sample
+   if no capacity is known.
+   Errors: E_INVALID unless 0 < fraction <= 1; E_UNKNOWN if the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
 /* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
-   that is new to the ledger is added if its type has a source.
-   Cost: some tens of ns, and a few ns a thread; when it takes a sample, that of the source, too. */
+   keep. A negative result says how many bytes are too many. INT64_MAX says that neither limit nor
+   capacity is known. A device that is new to the ledger is added if its type has a source.
+   Cost:   some tens of ns, and a few ns a thread; when it takes a sample, also the cost of the
+           source. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* Tells whether so many bytes fit: 1 if they do, 0 if not, -1 if neither limit nor capacity is
-   known. */
+/* Tells whether so many bytes fit. Returns 1 if they do, 0 if not, and -1 if neither limit nor
+   capacity is known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* Returns the same for a whole plan, each block on its device (`storage` is ignored); -1 also if
-   the plan names something that is no device. *short_by, if not NULL, is how many bytes the worst
-   device lacks; negative: every device has that many to spare or more; 0 if -1 is returned. */
+/* Tells whether a whole plan fits, each block on its device. `storage` of the blocks is ignored. It
+   returns as memlord_would_fit does, and -1 also if the plan names something that is no device.
+   *short_by, if not NULL, gets the largest number of bytes that a device lacks. If it is negative,
+   every device has that many bytes to spare or more. It is 0 if the result is -1. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
-   physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
-   untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, how many requests failed on this device before,
-   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
-   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
-   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
-   for a log without a logger. */
+/* Writes in one line how many bytes a request of `wanted` lacks, and who holds the memory of the
+   physical device. The line has the limit, the capacity, the tickets, other processes, and the
+   largest tags and sites, with untagged bytes and arenas among them. Each holder has its device
+   where several share the memory. The line also has the bytes of what is not listed, how many
+   requests failed on this device before, and how many neighbours rest there: see
+   memlord_pressure_raise. It returns a length as snprintf does, and allocates nothing. MemLord logs
+   this line itself when an allocation fails for good. When a reservation is refused, it logs the
+   line as a warning, at most once a second.
+   Cost:   walks tags and sites; a ledger without a logger walks nothing for its log. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
 /* -- reservations: admission -- */
 
-typedef uint64_t memlord_ticket; /* 0 is none */
+typedef uint64_t memlord_ticket; /* the number of a ticket; 0: none */
 
-/* Reserves bytes of a device's limit for allocs to come: reserve, allocate, memlord_alloc,
-   memlord_reserve_commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. So does what
-   memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a
-   thread come off its 8 latest tickets; allocs beyond these count in full, unless they name a
-   ticket. A thread may hold any number of tickets for others that name them.
-   Without a limit everything is granted. memlord_reserve runs no collection and waits for nothing.
-   On E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again
-   if it gave back something; or use memlord_alloc_retry; or wait until the host has freed
-   something.
-   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
-           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the ledger's
-           own allocator. *out is 0 then. */
+/* Reserves bytes of a device's limit for later allocs. The order is: memlord_reserve, the real
+   allocation, memlord_alloc, memlord_reserve_commit. A ticket belongs to the thread that reserved
+   or adopted it. What that thread records on the device comes off the ticket, so that nothing
+   counts twice. The same holds for what memlord_alloc_retry records there: it needs room only for
+   what the ticket lacks. On other threads name the ticket: memlord_alloc_with. A free does not
+   refill a ticket. The allocs of a thread come off its 8 latest tickets. Allocs beyond these count
+   in full, unless they name a ticket. A thread may hold any number of tickets for others that name
+   them.
+   Without a limit every request is granted. memlord_reserve runs no collection and waits for
+   nothing. After E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`,
+   and try again if that gave back something. Or use memlord_alloc_retry, or wait until the host has
+   freed something.
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there, also
+           over 2^62 bytes in all. A warning then has memlord_explain or the account, at most once a
+           second. E_INVALID if bytes is over 2^48 or `out` is NULL; E_DEVICE if `device` is not one
+           device; E_NOMEM; E_STATE if the ledger's own allocator calls it. After an error *out is
+           0. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
-/* Ends a ticket, and gives back what no alloc has drawn. Any thread may call it. Call it for a
-   request that failed, too. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Ends a ticket, and gives back the bytes that no alloc has taken. Any thread may call it. Call it
+   for a request that failed, too.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. A thread may adopt a ticket
-   that it has. Errors: E_UNKNOWN not an open ticket of this ledger. */
+/* Moves a ticket to this thread, for example from a thread that accepts requests to one that serves
+   them. A thread may adopt a ticket that it has.
+   Errors: E_UNKNOWN if it is not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
 
-typedef uint64_t memlord_account; /* 0 is none */
+typedef uint64_t memlord_account; /* the number of an account; 0: none */
 
 typedef struct memlord_account_stat {
-    char name[48]; /* cut to fit */
+    char name[48]; /* name of the account, cut to fit */
     memlord_device device;
-    uint64_t bytes, peak; /* charged now; the most that was charged at once */
-    uint64_t limit;       /* 0: none */
-    uint64_t refused;     /* charges, blocks and requests over the limit */
+    uint64_t bytes, peak; /* bytes charged now; most bytes that were charged at once */
+    uint64_t limit;       /* limit of the account in bytes; 0: none */
+    uint64_t refused;     /* number of charges, blocks and requests over the limit */
 } memlord_account_stat;
 
-/* Opens an account. What is charged to it adds nothing to the device's bytes. `limit` 0 is no
-   limit. `name` may be NULL. Reports list the open accounts. The id of a closed account is never
-   that of a later one. Errors: E_INVALID `out` NULL; E_DEVICE; E_NOMEM. */
+/* Opens an account. What is charged to it adds nothing to the device's bytes. A `limit` of 0 means
+   no limit. `name` may be NULL. Reports list the open accounts. The number of a closed account is
+   never used again.
+   Errors: E_INVALID if `out` is NULL; E_DEVICE if `device` is not one device; E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
@@ -187,123 +202,135 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 
 /* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
    tickets hold of the account counts against its limit.
-   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
-           changed then. Cost: a few atomics. */
+   Errors: E_LIMIT over the account's limit or 2^48; E_INVALID if the account would fall below 0;
+           E_UNKNOWN if the account is closed. After an error nothing has changed.
+   Cost:   a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Uses an account for this thread: what the thread allocates on the account's device from now on,
-   also by memlord_alloc_with, is charged to it, and credited when the block ends, on whichever
-   thread. Do not charge the same bytes by memlord_account_charge. Such allocs are recorded whatever
-   the account's limit; those over it count in `refused`. memlord_reserve and memlord_alloc_retry
-   keep to the limit: a request for more than is left returns E_LIMIT, as over the device's. A
-   ticket holds bytes of the account, too, until an alloc comes off it or it is committed. A thread
-   uses one account at a time, until the next call; 0 ends that, and so does the end of the thread.
-   A resized block is charged its new bytes. A move to another device ends the charge; what arrives
-   there is charged as an alloc. Arenas are not charged.
-   Cost: these blocks take the general path, and 250 bytes more.
-   Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
+/* Uses an account for this thread. What the thread allocates on the account's device from now on,
+   also by memlord_alloc_with, is charged to the account. The charge ends with the block, on
+   whichever thread. Do not charge the same bytes by memlord_account_charge. Such allocs are
+   recorded whatever the account's limit; `refused` counts those over it. memlord_reserve and
+   memlord_alloc_retry obey the limit: a request for more than is left returns E_LIMIT, as one over
+   the device's limit does. A ticket holds bytes of the account, too, until an alloc comes off it or
+   it is committed. A thread uses one account at a time, until the next call of this function or the
+   end of the thread. The account 0 means none. A resized block is charged its new bytes. A move to
+   another device ends the charge, and the block there is charged as an alloc. Arenas are not
+   charged.
+   Errors: E_UNKNOWN if the account is closed; E_NOMEM. After an error the thread still uses the
+           account from before.
+   Cost:   these blocks take the general path, and 250 bytes more. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
-/* Reads an account. Errors: E_INVALID `out` NULL; E_UNKNOWN closed, and *out is zero. */
+/* Reads an account.
+   Errors: E_INVALID if `out` is NULL; E_UNKNOWN if the account is closed, and *out is zero. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
-   Errors: E_UNKNOWN it is closed already. */
+   Errors: E_UNKNOWN if the account is closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL they
-   take what the thread has. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL means what
+   the thread has. */
 typedef struct memlord_alloc_opts {
-    const memlord_site *site; /* NULL: no site */
-    const char *tag;          /* copied; "": no tag; NULL: the thread's tag */
+    const memlord_site *site; /* site of the alloc; NULL: none */
+    const char *tag;          /* tag of the alloc, which is copied; "": no tag; NULL: the thread's
+                                 tag */
     memlord_ticket ticket;    /* the only ticket that the bytes come off; 0: the thread's tickets */
-    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit; 0: the
-                                 thread's */
-    uint64_t stream;          /* MEMLORD_NONE: the default stream; 0: the thread's stream */
+    memlord_account account;  /* account that is charged; MEMLORD_NONE: no account, and no account's
+                                 limit; 0: the thread's */
+    uint64_t stream;          /* stream of the alloc; MEMLORD_NONE: the default stream; 0: the
+                                 thread's stream */
 } memlord_alloc_opts;
 
-/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
-   is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
-   requests. Bytes beyond the ticket count in full. A ticket says nothing of an account: name the
-   account that is to be charged, too. A ticket that is closed or of another physical device, and an
-   account that is closed or of another device, are taken as 0: the alloc is recorded with what the
-   thread has in its place, counts in `refused`, and returns MEMLORD_OK.
-   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
-           memlord_tag_begin. Cost: the general path, some tens of ns. */
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. With `opts`
+   NULL it is memlord_alloc without a site. Any thread may name a ticket, so one scheduler can serve
+   any number of requests. Bytes beyond the ticket count in full. A ticket says nothing of an
+   account: name the account that is to be charged, too. A ticket that is closed or of another
+   physical device is taken as 0, and so is an account that is closed or of another device. Then the
+   alloc is recorded with what the thread has in its place, `refused` counts it, and the result is
+   MEMLORD_OK.
+   Errors: as memlord_alloc. If there is no memory for the tag, the alloc has none, as after
+           memlord_tag_begin.
+   Cost:   the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
 
 /* -- bands: when a collection pays --
-   A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
-   hi decides: a collection is due when its metric is at or above its threshold, the larger (or,
-   with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
-   limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
-   that is 0 is not used.
+   A strategy is a list of bands over the used % of a device. The first band with lo <= used% < hi
+   decides. A collection is due when the band's metric is at or above its threshold. The threshold
+   is the larger (or, with COMBINE_MIN, the smaller) of `bytes` and `percent`; one that is 0 is not
+   used. For CACHED the percentage is of what the pool has reserved. For the other metrics it is of
+   the capacity, or of the limit if that is set and smaller.
    used % is of the capacity, or of the limit where only that is known. While neither is known, only
    a band that covers 0 to 100 is looked at, and its `percent` is not used.
-   A band fires again after its metric has been below 7/8 of the threshold. It also fires again
-   when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
-   new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
-   is no upper bound: a run that could not give enough back is not tried again at once.
-   The most specific strategy decides for a device: its own, its type's, that of all. It is in
-   force once a callback that serves MEMLORD_REASON_BAND matches the device. */
+   A band fires again after its metric has been below 7/8 of the threshold. It also fires again when
+   its metric has grown by 1/8 of the threshold since the last run, a failed run included. After a
+   new strategy and after memlord_reset it can fire at once; after a mere change of band it cannot.
+   So a band is no upper bound, because a run that could not give enough back is not tried again at
+   once.
+   The most specific strategy decides for a device: its own, else its type's, else that of all. It
+   is in force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
     MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
-    MEMLORD_METRIC_MAX,       /* the larger of the two */
-    MEMLORD_METRIC_RESERVED,  /* what the pool holds: memlord_pool_set */
-    MEMLORD_METRIC_CACHED     /* what the pool holds and has not allocated: rises on frees */
+    MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
+    MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
+    MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
+                                 raise */
 } memlord_metric;
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
 typedef struct memlord_band {
-    double lo, hi; /* the band is for used % from lo on and below hi; 101 is above everything */
+    double lo, hi; /* the band is for used % from lo on and below hi; a hi of 101 means no
+                      upper end */
     memlord_metric metric;
-    uint64_t bytes;          /* a threshold; 0: not used */
-    double percent;          /* a threshold; 0: not used */
-    memlord_combine combine; /* of the two thresholds the larger one decides, or the smaller one */
+    uint64_t bytes;          /* a threshold in bytes; 0: not used */
+    double percent;          /* a threshold in percent; 0: not used */
+    memlord_combine combine; /* says if the larger or the smaller of the two thresholds decides */
 } memlord_band;
 
-/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. The bands
+/* Sets the strategy of a device, of a type, or of all. n = 0 switches bands off there. The bands
    are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
    uncovered 100 % are logged as warnings.
-   Errors: E_INVALID a band is bad: the log names it; E_DEVICE; E_NOMEM. The old strategy stays. */
+   Errors: E_INVALID if a band is bad, which the log names; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. After an error the old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
 /* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
-   the selector of all devices the default strategy does.
-   Errors: E_DEVICE; E_UNKNOWN none was set. */
+   the selector of all devices that is the default strategy.
+   Errors: E_DEVICE if `sel` is not a selector; E_UNKNOWN if no strategy was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold
-   or an unknown metric.
-   Errors: E_INVALID a band is bad; *bad, if not NULL, is the index of the first. */
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold,
+   or if its metric is unknown.
+   Errors: E_INVALID if a band is bad; *bad, if not NULL, gets the index of the first bad band. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the default strategy, which is that of all devices until the host sets one, except with
-   MEMLORD_FLAG_NO_STRATEGY: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the default strategy: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. It is
+   that of all devices until the host sets one, except with MEMLORD_FLAG_NO_STRATEGY. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
 /* -- collection -- */
 
-/* Why a collection runs. name, text */
+/* For each reason why a collection runs: its name, and its text. */
 #define MLI_REASONS(X)                                                                        \
     X(BAND, "band") /* a threshold of the strategy is crossed */                              \
     X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
     X(LIMIT, "limit") /* a request does not fit under the limit */                            \
     X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
     X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
-    X(HOST, "host") /* for memlord_gc_run: the host wants it */
+    X(HOST, "host") /* for memlord_gc_run: the host asks for it */
 enum {
 #define MLI_X(name, text) MEMLORD_REASON_##name,
     MLI_REASONS(MLI_X)
@@ -314,98 +341,109 @@ enum {
 typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
-    double used_percent;     /* NaN: unknown */
+    double used_percent;     /* used % of the device; NaN: not known */
     size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0: no number is known, as of a band */
-    uint64_t device_runs, total_runs; /* collections so far, with this one and failed ones */
+    uint64_t value, threshold; /* the metric's value and threshold; without a band: the live bytes,
+                                  and 0 */
+    uint64_t needed;         /* bytes wanted; 0: not known, as when a band fires */
+    uint64_t device_runs, total_runs; /* number of collections so far, on the device and in the
+                                         ledger; this one and failed ones count */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 1: it ran; 0: it could not: nothing is reset, and gc_failed counts it */
-    int family;         /* 1: freed starts over for every device of the type, as this run gave
-                           memory of all of them back; 0: for this device alone */
+    int ran;            /* 1: the callback ran; 0: it could not run, so nothing is reset, and
+                           gc_failed counts the run */
+    int family;         /* 1: this run gave back memory of all devices of the type, so `freed`
+                           starts over for each of them; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
-/* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
+/* Gives memory back: drops a cache, trims a pool. It runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
-   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
-   allocator has not taken the block back yet. There is at most one run at a time for a device, and
-   no other call waits for it. One callback may run for two devices at once. */
+   MEMLORD_FLAG_DEFER). If that call is a free, your allocator has not taken the block back yet. The
+   callback may call anything but memlord_destroy. A device has at most one run at a time, and no
+   other call waits for it. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call it only if the program has set a
-                                  strategy. For a library that adds a callback on its behalf */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call the callback only if the program has set
+                                  a strategy. It is for a library that adds a callback on the
+                                  program's behalf */
 };
 
-/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all of them, bands included: the default strategy calls the callback until the host sets a
-   strategy, once the capacity or a limit is known (memlord_strategy_default). Callbacks that match
-   a device add up: the device's own run first, then its type's, then those of all, each in the
-   order they came; their results are added.
-   Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
+/* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_..., and
+   0 means all of them. If BAND is among them, the default strategy (memlord_strategy_default) calls
+   the callback once the capacity or a limit is known. It does so until the host sets a strategy.
+   All callbacks that match a device run: first the device's own, then its type's, then those of
+   all, each in the order in which they were added. Their results are added up.
+   Errors: E_INVALID if fn is NULL, or a reason is unknown; E_DEVICE if `sel` is not a selector;
+           E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
                                                    void *user) MLI_OFF(MEMLORD_OK)
 /* Removes the first callback with this selector, fn and user, and waits for runs of it on other
    threads. A callback may remove itself.
-   Errors: E_INVALID fn NULL; E_DEVICE; E_UNKNOWN there is none. */
+   Errors: E_INVALID if fn is NULL; E_DEVICE if `sel` is not a selector; E_UNKNOWN if there is no
+           such callback. */
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
 /* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
-   wanted, or 0 for no number. *reclaimed, if not NULL, is what they gave back, 0 after an error.
-   MEMLORD_OK says that a callback ran, not that it gave back enough.
-   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback serves the reason there; E_STATE a
-           collection of the device is running, or no callback could run. */
+   wanted, or 0 for no number. *reclaimed, if not NULL, gets the bytes that they gave back, or 0
+   after an error. MEMLORD_OK says that a callback ran, not that it gave back enough.
+   Errors: E_INVALID if the reason is unknown; E_DEVICE if `device` is not one device; E_UNKNOWN if
+           no callback serves the reason there; E_STATE if a collection of the device is running, or
+           no callback could run. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
-/* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
-   Without pollers it first samples what is older than their interval. Errors: E_DEVICE. */
+/* Retires deferred frees and runs due collections. Under MEMLORD_FLAG_DEFER a host calls it at a
+   safe point. Without pollers it first samples what is older than their interval.
+   Errors: E_DEVICE if `sel` is not a selector. */
 MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
 
 /* -- out of memory -- */
 
-/* How memlord_alloc_retry tries again. */
+/* The policy by which memlord_alloc_retry tries again. */
 typedef struct memlord_retry {
-    uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;  /* the first pause; the longest one, not less than the first */
-    double multiplier;            /* of each further pause; at least 1: all zeros are refused */
-    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
-                                                  enough is freed */
+    uint32_t max_retries;         /* most attempts after the first */
+    uint32_t initial_ms, max_ms;  /* the first pause and the longest one, in ms; max_ms is not less
+                                     than initial_ms */
+    double multiplier;            /* each pause is so many times the one before; at least 1 */
+    void (*sleep_ms)(void *user, uint32_t ms); /* the function that pauses; NULL: MemLord pauses,
+                                                  and wakes when enough is freed */
     void *user;
 } memlord_retry;
 
-/* Returns the pause after attempt 0, 1, ...: initial_ms x multiplier^attempt in whole ms, at most
-   max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
+/* Returns the pause after attempt 0, 1, ... in ms: initial_ms x multiplier^attempt in whole ms, at
+   most max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 
-/* Makes the real allocation. Returns 0 if it has one, with *storage set; > 0: no memory, try again;
-   < 0: give up. */
+/* Makes the real allocation. It returns 0 if it has made one, with *storage set. A positive number
+   says that there was no memory, and asks to try again. A negative number asks to give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, through out of memory: calls fn; if that finds no memory, retires, collects
-   (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again. Records the storage itself, as
-   memlord_alloc_with does; fn must not. If the request would pass the limit, it first retires and
-   collects once (MEMLORD_REASON_LIMIT); if it still does not fit, it returns E_LIMIT without a call
-   of fn. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on the
-   device. Only what exceeds the tickets must fit; that is the `needed` of MEMLORD_REASON_LIMIT.
-   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
-   NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last failure
-   is logged with memlord_explain, after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
-           multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
-           or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
-           request's reservation. *storage is 0 then. */
+/* Allocates, and tries again when there is no memory. It first calls fn. If fn finds no memory,
+   memlord_alloc_retry retires deferred frees, collects (MEMLORD_REASON_OOM, `needed` set), pauses,
+   and calls fn again. It records the storage itself, as memlord_alloc_with does; fn must not. If
+   the request would pass the limit, memlord_alloc_retry first retires and collects once
+   (MEMLORD_REASON_LIMIT). If the request still does not fit, the result is E_LIMIT, and fn is not
+   called. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on
+   the device. Only the bytes beyond the tickets must fit; with MEMLORD_REASON_LIMIT they are
+   `needed`. While fn tries, no other alloc can use these bytes. A request that fails gives them
+   back. A NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last
+   failure is logged with memlord_explain, after a new sample.
+   Errors: E_INVALID if fn or storage is NULL, bytes is over 2^48, or the policy has max_ms <
+           initial_ms or a multiplier that is not finite or below 1; E_DEVICE if `device` is not one
+           device; E_LIMIT over the limit of the device or of the account; E_OOM if fn found no
+           memory or gave up; E_NOMEM if the ledger has no room for the request's reservation. After
+           an error *storage is 0. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
@@ -425,41 +463,43 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* Counts an allocation that found no memory and is not tried again: one of oom_attempts, one of
-   oom_failures. Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
-   nothing, as memlord_alloc_retry counts there.
-   Errors: E_INVALID over 2^48; E_DEVICE. */
+/* Counts an allocation that found no memory and is not tried again: once in oom_attempts, and once
+   in oom_failures. It logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
+   nothing, because memlord_alloc_retry counts there.
+   Errors: E_INVALID if bytes is over 2^48; E_DEVICE if `device` is not one device. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- pools: memory that the host's own allocator holds -- */
 
-/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known). Looks
-   at the bands of the device, so a collection may run inside this call; inside the device's
-   capacity source none runs, but a later call runs it.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62. */
+/* Sets how many bytes a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
+   It looks at the bands of the device, so a collection may run inside this call. Inside the
+   device's capacity source none runs, but a later call runs it.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if reserved is over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-/* Adds to what a pool holds or, if `delta` is negative, takes from it, and leaves the largest free
-   piece as it was set. Looks at the bands as memlord_pool_set does.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, or below 0. */
+/* Adds to what a pool holds or, if `delta` is negative, takes from it. The largest free piece stays
+   as it was set. It looks at the bands as memlord_pool_set does.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_INVALID if the sum is over 2^62 or
+           below 0. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
-/* Counts requests that the pool served from what it held, and those it passed on.
-   Errors: E_DEVICE. Cost: two atomics. */
+/* Counts requests that the pool served from what it held, and requests that it passed on.
+   Errors: E_DEVICE if `device` is not one device.
+   Cost:   two atomics. */
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
-/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0; 0 when
-   nothing is reserved. */
+/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0. The
+   result is 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
-   0 with MEMLORD_DISABLE. */
+   allocated), 0 to 1. The result is 0 when nothing is free, and NaN when the largest free piece is
+   not known. With MEMLORD_DISABLE it is 0. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -467,212 +507,223 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
-                                  memlord_alloc_failed was called since */
+    MEMLORD_PRESSURE_EMERGENCY /* the latest memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called after it */
 };
-/* Returns the pressure on a physical device, MEMLORD_PRESSURE_...: by the bytes in use
+/* Returns the pressure on a physical device as MEMLORD_PRESSURE_.... It goes by the bytes in use
    (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
-   is more. With a page (memlord_pressure_open) it is the pressure of all processes: the used bytes
-   are at least the sum of what they hold, and an emergency of one of them is one of all. The limit
-   is of this process alone. Where the capacity is not known, the limit stands for it. */
+   is more. With a page (memlord_pressure_open) it is the pressure of all processes. The used bytes
+   are then at least the sum of what the processes hold, and an emergency of one of them is an
+   emergency of all. The limit is of this process alone. Where the capacity is not known, the limit
+   stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
 /* -- neighbours: processes that share a device --
    Ledgers of one user, of one process or of several, join a page: a file that each of them maps.
-   Each publishes there what it holds of its physical devices, and raises pressure when it finds no
-   memory: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). 64 ledgers
-   fit, with the host's memory and 16 other physical devices each. */
+   Each ledger publishes there what it holds of its physical devices. A ledger that finds no memory
+   raises pressure: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). A
+   page has room for 64 ledgers, each with the host's memory and 16 other physical devices. */
 
-/* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
-   every process, like the UUID of a GPU or its PCI bus id. Neighbours on a device are the ledgers
-   with the same text (a hash of 64 bits is compared). A device without an identity is not on the
-   page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of its own: the cgroup with
-   the lowest memory limit, or the machine, as memlord_pressure_open finds it. NULL or "" takes off
-   what the host has set.
-   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Sets the identity of the physical device that a device's bytes are in. The identity is a text
+   that is the same in every process, such as the UUID of a GPU or its PCI bus id. Neighbours on a
+   device are the ledgers with the same text (a hash of 64 bits is compared). A device without an
+   identity is not on the page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of
+   its own: the cgroup with the lowest memory limit, or the machine, as memlord_pressure_open finds
+   it. NULL or "" takes off what the host has set.
+   Errors: E_DEVICE if `device` is not one device; E_NOMEM; E_UNSUPPORTED in a build with
+           MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
 /* Joins a page, and makes it if it is not there. A name without '/' is a page of the user's own in
-   /dev/shm, NULL or "" the default one. Any other name is the path of a file that containers may
+   /dev/shm; NULL or "" is the default one. Any other name is the path of a file that containers may
    share. The file belongs to the effective user, with mode 0600. A file that is no such page
    (another owner, a symbolic link, a wrong mode, size, version or content) is refused and logged.
    After an error the ledger works alone, as before.
-   Joining starts one thread, the listener. It sleeps until a neighbour raises pressure, at most the
-   interval of pollers, then publishes what the ledger holds and frees the places of processes that
-   are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
-   for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
-   A forked child joins again by the name at its first call; if it cannot, it works alone.
-   A page whose file was removed is joined again by its name, within the interval of pollers, with a
-   warning.
-   Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
-   Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
-           E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
-           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
+   The call starts a thread, the listener. The listener sleeps until a neighbour raises pressure, at
+   most the interval of pollers. Then it publishes what the ledger holds, and frees the slots of
+   processes that are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel
+   tells of stalls for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR
+   and `needed` 0. A forked child joins again by the name at its first call; if it cannot, it works
+   alone. If the file of a page is removed, the ledger joins again by its name, within the interval
+   of pollers, and logs a warning.
+   Requires: nothing makes the file shorter while it is in use, because that raises SIGBUS.
+   Errors: E_INVALID if the name is too long; E_STATE if a page is open already, or the file is
+           refused; E_LIMIT if 64 ledgers are in it; E_IO if it cannot be opened or made, as when
+           the disk is full; E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64
+           bits), in a build with MEMLORD_NO_NEIGHBOURS, or if a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
-   ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+/* Leaves the page, and joins the listener. The file stays. If another thread is in
+   memlord_pressure_raise, that call ends. memlord_destroy leaves the page, too. Without a page the
+   call does nothing.
+   Errors: E_STATE on a thread of MemLord's own, as in a collection that the listener runs;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
-   MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
-   ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
-   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
-   how many neighbours rest. memlord_alloc_retry asks
-   the neighbours by itself before each pause.
-   Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
-           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
+/* Asks the neighbours for memory of a physical device. Each of them runs its collection callbacks
+   with MEMLORD_REASON_NEIGHBOUR and this `needed`. The call waits until they say that they gave
+   back as many bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and
+   does not wait. A ledger whose callbacks gave nothing back rests for 1 s, then for twice as long
+   each time, up to 60 s. While it rests it answers at once, and runs no callbacks for that device.
+   The rest ends early when the device's live bytes have changed by more than an eighth.
+   memlord_explain says how many neighbours rest. memlord_alloc_retry asks the neighbours by itself
+   before each pause.
+   Errors: E_OOM if they gave back less, or there are none; E_STATE if no page is open, or it is
+           closed meanwhile; E_UNKNOWN if the device has no identity, or was never seen; E_DEVICE if
+           `device` is not one device; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
 /* -- scopes: the cost of a phase of the program --
-   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
-   and are told apart by their path, "decode/attention". Each run of a scope is an invocation. The
-   delta of an invocation is what its thread allocated meanwhile less what it freed, inner scopes
-   included; it may be negative. Blocks remember the scope they were allocated in. */
+   A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest, and
+   a scope is identified by its path, such as "decode/attention". Each run of a scope is an
+   invocation. The delta of an invocation is what its thread allocated meanwhile less what it freed,
+   inner scopes included. It may be negative. Blocks remember the scope they were allocated in. */
 
 /* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
-   Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
-           counted. Cost: tens of ns, and one or two a device and thread. */
+   Errors: E_INVALID if the name is NULL or ""; E_STATE if 64 scopes are open; E_NOMEM, also over
+           MEMLORD_MAX_SCOPES paths. Reports count what E_NOMEM dropped.
+   Cost:   tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
-           memlord_scope_return). */
+   Errors: E_STATE if no scope is open, which memlord_anomalies_each lists, or if the innermost one
+           was adopted (see memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
-   on, "q[1,32,128] k[1,8,128]". NULL removes it. Each text is kept once, until destroy. These texts
-   and the names of checkpoints get half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope;
-   E_NOMEM. */
+   on, such as "q[1,32,128] k[1,8,128]". NULL removes the text. The ledger keeps one copy of each
+   text, until destroy. These texts and the names of checkpoints get half of MEMLORD_MAX_STRINGS.
+   Errors: E_STATE if no scope is open; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* The token of a scope, by which other threads work in it: each adopts the token, and returns it
-   when it is done. Between the two the thread is in the scope: its blocks remember the scope, and
-   scopes that it begins are inside. The work of all threads is one invocation, which is over when
-   the last of them has left it. Its delta is what all of them did, and its time runs from the begin
-   to the last end. Its peak is the highest sum over them, low by at most a counter_batch for each
-   thread, never high, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not
-   include what other threads did. Any number of threads may have a copy of the token, and adopt it
-   until the exporting thread ends the scope. A thread that has adopted the token may export the
-   scope, too, and gets the same token. It stays in the scope until it returns the token, even after
-   the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in that scope. Each thread adopts the token,
+   and returns it when it is done. Between the two the thread is in the scope: its blocks remember
+   the scope, and scopes that it begins are inside. The work of all threads is one invocation, which
+   ends when the last of them has left it. The delta is what all of them did, and the time runs from
+   the begin to the last end. The peak is the highest sum over all of them. It is never too high,
+   too low by at most a counter_batch for each thread, and exact with MEMLORD_FLAG_EXACT. The scopes
+   around the exported one do not include what other threads did. Any number of threads may have a
+   copy of the token, and adopt it until the exporting thread ends the scope. A thread that has
+   adopted the token may export the scope, too, and gets the same token. It stays in the scope until
+   it returns the token, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
-    uint64_t word[2]; /* the library's */
+    uint64_t word[2]; /* only the library uses them */
 } memlord_scope_token;
 /* Makes a token of this thread's innermost scope.
-   Errors: E_STATE no scope; E_INVALID `out` NULL; E_NOMEM. */
+   Errors: E_STATE if no scope is open; E_INVALID if `out` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Enters the scope of a token on this thread.
-   Errors: E_STATE this thread exported the token or has adopted it, or is 64 scopes deep; E_UNKNOWN
-           the exporting thread has ended the scope, or the token is of another ledger; E_INVALID
-           `token` NULL; E_NOMEM. */
+   Errors: E_STATE if this thread exported the token or has adopted it, or is 64 scopes deep;
+           E_UNKNOWN if the exporting thread has ended the scope, or the token is of another ledger;
+           E_INVALID if `token` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN the token is of another ledger;
-           E_INVALID `token` NULL. */
+   Errors: E_STATE if the innermost scope is not this one; E_UNKNOWN if the token is of another
+           ledger; E_INVALID if `token` is NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* The totals of all finished invocations of a path. Strings live until destroy. */
+/* The totals of all finished invocations of a path. The strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
-    const memlord_site *site; /* where MEMLORD_SCOPED stands; NULL: memlord_scope_begin began it */
-    uint64_t id, parent;      /* of the scope; of the scope around it, 0: none */
-    uint64_t count, running;  /* invocations that are over; that are not */
+    const memlord_site *site; /* place of the MEMLORD_SCOPED; NULL: memlord_scope_begin began the
+                                 scope */
+    uint64_t id, parent;      /* number of the scope; number of the scope around it, 0: there is
+                                 none */
+    uint64_t count, running;  /* invocations that are over; invocations that are not */
     struct {
         int64_t total, min, max;
-    } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* the most that one invocation rose above its start: on each device
-                                 by itself, then added, so an upper bound if there are several */
+    } bytes, blocks;          /* deltas of the invocations that are over */
+    uint64_t peak;            /* the most that one invocation rose above its start, in bytes. Each
+                                 device counts by itself, and then the devices are added, so the sum
+                                 is an upper bound if there are several */
     struct {
         uint64_t total, min, max;
-    } ns;                     /* the time that invocations took on the host */
-    uint64_t device_ns;       /* what memlord_scope_device_time added */
+    } ns;                     /* time that invocations took on the host, in ns */
+    uint64_t device_ns;       /* ns that memlord_scope_device_time added */
 } memlord_scope_stat;
 
 /* Reads a scope by its path.
-   Errors: E_UNKNOWN never begun, and *out is zero; E_INVALID `path` or `out` NULL. */
+   Errors: E_UNKNOWN if it was never begun, and *out is zero; E_INVALID if `path` or `out` is
+           NULL. */
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Returns the id of this thread's innermost scope; 0: none. */
+/* Returns the number of this thread's innermost scope, or 0 if no scope is open. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds to the time that a device took for a scope, once its events have measured it.
-   Errors: E_UNKNOWN no such id. */
+/* Adds ns to the time that a device took for a scope, once its events have measured that time.
+   Errors: E_UNKNOWN if no scope has this number. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
-   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
-   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
-   it is suspended:
+   has a context of its own. Work that is suspended, and goes on later on any thread, has a context,
+   too: a zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and
+   again when the work is suspended:
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
        memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
-   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
-   swaps the context holds what the thread was in before, so a fibre may run inside another.
-   memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
-   their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
-   so. */
+   To go from one fibre to another takes two swaps: the old fibre's, then the new one's. Between the
+   two swaps of a fibre its memlord_context holds what the thread was in before, so a fibre may run
+   inside another. memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard
+   end only what their own context began, on whichever thread it runs. Scopes measure what their
+   context did. The timeline shows them where and while they ran. examples/embed/jobs.c is a job
+   system that does so. */
 typedef struct memlord_context {
-    uint64_t word[8]; /* the library's; all 0: nothing is open */
+    uint64_t word[8]; /* only the library uses them; all 0: nothing is open */
 } memlord_context;
 
 /* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
-   after the next swap of either. Past its ledger's end a context is zeroed, and the call is
-   MEMLORD_OK.
+   after the next swap of the context or of the copy. If the ledger of a context has ended, the swap
+   zeroes the context, and the result is MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
-   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
-           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
-           allocates its record, or a thread that has none. Nothing is swapped then.
+   Errors: E_INVALID if `context` is NULL; E_STATE if it is a stale copy, of another live ledger, or
+           one that another thread is in, or if the ledger's own allocator calls; E_NOMEM if the
+           first swap cannot allocate the record of the context, or the thread has no record. After
+           an error nothing is swapped.
    Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
    Cost:   tens of ns, and one or two for each open scope and device. */
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
-   this thread is in the context, the thread is then in the one it was in before. A thread that
-   exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as for memlord_context_swap; E_STATE also a context whose fibre is suspended inside
+/* Ends the scopes and tags that are open in a context, and zeroes the context. Its tickets stay
+   open. If this thread is in the context, the thread is then in the context it was in before. A
+   thread that exits inside a context leaves it as it is, for another thread to swap in or to drop.
+   Errors: as memlord_context_swap; E_STATE also for a context whose fibre is suspended inside
            another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
-   to 255 snapshots are kept, spread over the whole run. Beyond that the snapshot goes whose
-   neighbours are closest in time, and is counted. The first, the last, and those in which a device,
-   or all devices together, held most stay. A checkpoint goes only when there is nothing else.
-   Errors: E_INVALID NULL or ""; E_NOMEM, counted.
+/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
+   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
+   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
+   do those in which a device, or all devices together, held most. A checkpoint goes only when
+   nothing else can.
+   Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
    Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
-   with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
-   The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
-   ahead, or the interval changes, the thread learns that within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first snapshot failed; the others will
-           come. */
+   with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
+   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
+   second.
+   Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
+           come all the same. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
 /* Takes a last snapshot and joins the thread of memlord_snapshots_start.
@@ -681,18 +732,18 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
 
 /* -- events: every change, in a ring -- */
 
-/* name, text */
+/* For each kind of event: its name, and its text. */
 #define MLI_EVENTS(X)                                                                         \
     X(ALLOC, "alloc")             /* a block begins */                                        \
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
-    X(MOVE, "move")               /* a block begins that was moved there */                   \
+    X(MOVE, "move")               /* the destination of a move begins */                      \
     X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
     X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
     X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
-    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(SCOPE_END, "scope_end")     /* a scope ends on the thread */                            \
     X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
 #define MLI_X(name, text) MEMLORD_EVENT_##name,
@@ -702,29 +753,32 @@ enum {
 };
 
 typedef struct memlord_event {
-    uint64_t time_ns;         /* since the ledger was created */
-    uint32_t thread;          /* a number of the ledger's own */
+    uint64_t time_ns;         /* time of the event in ns since the ledger was created */
+    uint32_t thread;          /* the ledger's own number of the thread */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* memlord_device_all(): the event concerns no device */
+    memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
+                                 none */
     uint64_t storage, bytes;
-    const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
-    const char *tag;          /* of the block; NULL: none */
-    uint64_t scope;           /* the thread's innermost; 0: none */
-    uint64_t stream;          /* of the block; 0: none, or the default one */
+    const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
+    const char *tag;          /* tag of the block; NULL: none */
+    uint64_t scope;           /* number of the thread's innermost scope; 0: none */
+    uint64_t stream;          /* stream of the block; 0: none, or the default one */
 } memlord_event;
-typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
+typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* not 0 stops */
 
-/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536; 40 bytes
-   each). New events overwrite the oldest, which count in dropped_events. A ledger has one ring: a
-   later start goes on in it.
-   Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
+/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536). An event
+   takes 40 bytes. New events overwrite the oldest ones, which count in dropped_events. A ledger has
+   one ring, and a later start goes on in it.
+   Errors: E_INVALID if capacity is over 2^26; E_STATE if the ledger has a ring of another capacity;
+           E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops the writing of events; the ring can still be read.
+/* Stops the writing of events. The ring can still be read.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time, until fn returns non-zero.
-   Events that are overwritten meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+   Events that are overwritten meanwhile are left out.
+   Errors: E_INVALID if `fn` is NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)

@@ -1,4 +1,4 @@
-/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+/* Makes strict C modes show what the implementation needs. It works only if memlord.h is the first
    include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
@@ -8,8 +8,9 @@
 #include <stdint.h> /* uint64_t, int16_t */
 #include <string.h> /* memset of out parameters */
 
-/* major: a program must be changed; minor: something was added or, before 1.0, a program may have
-   to be changed; patch: neither */
+/* The version. The major number grows when a program must be changed. The minor number grows when
+   something was added or, before 1.0, when a program may have to be changed. The patch number grows
+   otherwise. */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 5
 #define MEMLORD_VERSION_PATCH 0
@@ -32,15 +33,17 @@
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
-/* Here and in macros, which the host's files expand: theirs may have -Wold-style-cast on. */
+/* A cast in the style of the language. Macros expand in the host's files, which may be compiled
+   with -Wold-style-cast. */
 #ifdef __cplusplus
 #define MLI_CAST(type, value) static_cast<type>(value)
 #else
 #define MLI_CAST(type, value) ((type)(value))
 #endif
 
-/* The body that a function has when MemLord is compiled out. It returns what the function returns
-   for a NULL ledger. It stands beside each declaration, so that there is one list. */
+/* The body that a function has when MemLord is compiled out (MEMLORD_DISABLE). It returns what the
+   function returns for a NULL ledger. Each declaration has its body beside it, so that no second
+   list of functions is needed. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline
@@ -64,8 +67,8 @@
 #endif
 #endif
 
-/* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read the
+/* Renames every symbol to p_memlord_... if the prefix is p. The source goes on saying memlord_....
+   The list of names stands below the API, under >>prefix. This header includes itself to read the
    list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX

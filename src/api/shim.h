@@ -1,8 +1,8 @@
 /* ------------------------------------------------------------------------- >>shim --
-   The macros that redirect malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_...
-   of >>support. They come last, so that they redirect nothing above. They stand outside the include
+   Redirects malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_... of >>support.
+   These macros come last, so that they redirect nothing above. They stand outside the include
    guard, as another header may have included memlord.h without MEMLORD_SHIM before. The headers
-   that declare these functions come first, as the macros would change the declarations. */
+   that declare these functions come first, because the macros would change the declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
     !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED

@@ -12,7 +12,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value that the word had before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -55,11 +55,11 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v) {
 
 #if defined(MEMLORD_CHECK_LOCKS)
 typedef struct mli_ranks_state {
-    uint32_t held[MLI_RANKS]; /* locks of each rank that this thread holds */
-    const mli_lock *shard;    /* the shard lock taken last */
+    uint32_t held[MLI_RANKS]; /* how many locks of each rank this thread holds */
+    const mli_lock *shard;    /* the shard lock that this thread took last */
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
-/* Returns the number of locks of the first `ranks` ranks that the thread holds. */
+/* Returns how many locks of the first `ranks` ranks the thread holds. */
 static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];

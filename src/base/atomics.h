@@ -1,5 +1,5 @@
-/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
-   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+/* Owns the words that threads share, the locks and the lock order. It may use os/. Invariants: a
+   word is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
    bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 #ifndef MLI_BASE_ATOMICS_H
 #define MLI_BASE_ATOMICS_H
@@ -7,10 +7,10 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
-   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
-   mli_u64 is aligned to 8 bytes. */
+/* The name of a load or store ends in its memory order. Without a suffix it is relaxed: other
+   threads read the value and conclude nothing else from it. Layout and code are the same in C and
+   C++. i386 aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two
+   halves. So mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -21,14 +21,14 @@ typedef struct mli_u32 { uint32_t v; } mli_u32;
 typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
 typedef struct mli_ptr { void *v; } mli_ptr;
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
+#if defined(__GNUC__) /* these two are the bodies of the loads and stores */
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
-   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
-   no other. */
+/* For MSVC, where a volatile access of an aligned word is one access. Acquire and release need
+   __dmb on ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A
+   seq_cst load follows an exchange in program order. The exchange is a full barrier here, so the
+   load needs no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -49,7 +49,7 @@ static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_
 #if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
 MLI_ATOMIC(u64, uint64_t)
 #else
-#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
+#define MLI_U64_LOCKS 16 /* a lock guards each 64-bit word, as mli_u64_lock chooses it */
 #endif
 
 #if defined(__GNUC__)
@@ -76,9 +76,10 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 #else
-/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
-   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
+/* Locks for processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each
+   word. The locks of libatomic cannot be used, because if another thread holds one of them at a
+   fork, the child finds it locked for good. The exchange that takes a lock pairs with the release
+   store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -132,20 +133,21 @@ static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
 /* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
-   plain load into an operand but not an atomic one. */
+   plain load into an operand, but not an atomic load. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
-/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
-   or by holding its lock. Other threads may read the word. */
+/* Adds to a word with a load and a store. Requires: the caller is the only writer of the word,
+   because it owns the word or holds its lock. Other threads may read the word. */
 static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
     mli_u64_store(w, mli_u64_load(w) + v);
 }
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release store: a reader
-   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store. A reader
+   that sees one of the new words also sees what the caller stored before. Pairs with
+   mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -165,67 +167,70 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
-/* Raises a shared word to at least v; both are compared as signed. */
+/* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
-   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
-   it runs no function of the host except its clock. */
+/* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
+   this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
+   these locks, it runs no function of the host except its clock. */
 enum {
-    MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_PAGES,     /* one for the process: the memory that the os allocator maps */
     MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one for each row: its published balance */
-    MLI_RANK_COUNT,     /* the cells of the orphan record */
-    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
-    MLI_RANK_LOG,       /* the logger, and the threads in it */
-    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
-    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_ROW,       /* one for each row (the counters of a device, site or tag): its published
+                           balance */
+    MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
+    MLI_RANK_STACKS,    /* the table of sampled blocks, and the totals of stacks */
+    MLI_RANK_LOG,       /* the logger, and the number of calls in it */
+    MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
     MLI_RANK_ACCOUNT,   /* one for each account: its bytes, and whether it is open */
-    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
-    MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, tickets, bands */
+    MLI_RANK_CALLBACKS, /* collection callbacks and the threads that run them; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
-    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
-                           it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
-                           address */
-    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
-                           index */
-    MLI_RANK_ORPHAN,    /* the orphan record */
-    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread that is in the context */
+    MLI_RANK_FENCES,    /* fences, their queues, and fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard of the map, and others wait for it.
+                           Inside it takes the locks of buckets, which have no rank */
+    MLI_RANK_SHARD,     /* one for each shard of the map: its state and its table. A thread takes
+                           several by rising address */
+    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the index */
+    MLI_RANK_ORPHAN,    /* the record that threads without one of their own share */
+    MLI_RANK_REGISTRY,  /* ledgers and the owners of thread records; a fork takes the locks of all
+                           ledgers under it */
     MLI_RANKS
 };
 
-/* A spin lock for short work. The exchange that takes it pairs with the release store that
-   drops it. */
+/* A spin lock for short work. The exchange that takes it pairs with the release store that drops
+   it. */
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
+    mli_u32 rank; /* MLI_RANK_...; atomic, because each new ledger sets the ranks of the process's
+                     locks again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+/* Checks the lock order before the thread waits for a lock, and notes that the thread holds the
    lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
    physical devices, under the cold lock; and locks that a fork takes, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
-/* Notes that the thread does not hold a lock any more. */
+/* Notes that the thread no longer holds a lock. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
-   rank, and may be inside already. */
+/* Notes whether the thread is inside a shard of the map. Requires, for 1: the thread holds no lock
+   of an inner rank. It may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
+/* Returns 1 if the thread holds the lock. This function and those below are for MLI_REQUIRE. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 /* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
-/* Returns 1 if the thread holds no lock and is not inside a shard. */
+/* Returns 1 if the thread holds no lock and is not inside a shard of the map. */
 MLI_PRIVATE int mli_none_held(void);
-/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
+/* Returns 1 if the thread holds no lock, or only the one of MLI_RANK_ORPHAN, and is not inside a
+   shard of the map. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* Returns 1 if the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard of the map. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -238,11 +243,11 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
-   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
-   thread of lower priority run, and such a thread may hold the lock. */
+/* Waits once in a loop. *n counts the calls. The first calls spin, later ones yield, and those
+   after them sleep for 50 us to 1 ms. To yield is not enough, because a real-time thread that
+   yields lets no thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 /* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);

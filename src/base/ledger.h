@@ -1,7 +1,13 @@
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
-   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
-   so its number and address are valid as long as the ledger; a thread record is reused, never
-   freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
+   the member of struct memlord that is named after it. Invariants: a row is never removed, so its
+   number and address are valid as long as the ledger; a thread record is reused, never freed.
+   Locks: base/atomics lists all locks in their order (MLI_RANK_...).
+   Words that the comments of all modules use: a dev is a ledger's own number of a device. A row has
+   the counters of one device, site or tag. A thread has a record in each ledger that it uses. The
+   record has a cell for each row that the thread counts on, with the thread's own part of the
+   counters. To publish a cell is to add its count to the row. The orphan record serves all threads
+   for which there is no record. A picked block is one that the sample of stacks has. A birth is a
+   mark, scope and stream together. The cold lock is mli_process.cold_lock. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -15,9 +21,9 @@
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
+#define MLI_DIRECT_DEVICES 2048 /* devices that are found without a probe: 16 types x 128 */
 
-/* A book has all rows of one kind. */
+/* The kinds of rows. A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -27,7 +33,8 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
+/* Kinds of records that found no room, or are no longer kept. They are counted for the ledger as a
+   whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -40,7 +47,7 @@ enum {
     MLI_LOSS_COUNT
 };
 
-/* The public functions that count and log their refusals: see mli_refuse. */
+/* The public functions that count and log their refusals by mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
@@ -54,21 +61,23 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see base/vectors */
+typedef mli_ptr mli_vector; /* a growable array, which points to an mli_chunk_array: see
+                               base/vectors */
 
-/* A part of the map of live blocks: see books/map. */
+/* One of the parts of the map of live blocks: see books/map. */
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
     mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets of the table */
+    uint32_t size;          /* number of buckets in the table */
     mli_lock lock;          /* held to change the state or to replace the table */
-    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
+    uint32_t stopped_state; /* the state before the shard was stopped, which mli_shard_resume
+                               restores */
 } mli_shard;
 
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
-    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 state; /* one of MLI_HELPER_... */
     mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
@@ -77,88 +86,93 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
-                              `poller`, and the bands of the physical device's devices */
+    mli_lock lock;         /* guards all members below but `sampling`, the three of the sampler, and
+                              `poller`; also guards the bands of the devices that share this
+                              physical device */
     mli_u32 sampling;      /* 1: a thread asks the source */
-    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
-                                callbacks lock */
+    void *sampler;         /* &mli_self of the thread that asks the source; under the callbacks
+                              lock */
+    uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
+                                mli_frame_runs; under the callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
                               under the callbacks lock */
-    memlord_device device; /* the source is asked about this device */
+    memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
-    uint64_t sampled;      /* the time of `sample` */
-    uint64_t limit;        /* 0: none */
-    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* the bytes that open tickets have left */
-    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
+    uint64_t sampled;      /* the time of the latest sample */
+    uint64_t limit;        /* the limit in bytes; 0: none */
+    double fraction;       /* the limit as a fraction of the capacity; 0: the limit was set in
+                              bytes */
+    uint64_t ticket_bytes; /* bytes of open tickets that no alloc has taken yet */
+    uint64_t in_flight;    /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                              called since */
+    int failing;           /* 1: the latest memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called after it */
     mli_u64 id;            /* a hash of the identity that the host set; 0: none */
-    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
-                              page was last read */
+    uint64_t neighbours;   /* bytes that other ledgers of the pressure page held here when the page
+                              was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
-    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
+    uint32_t neighbours_resting; /* how many other ledgers of the page rest here, which means that
+                                    they run no callbacks for a while */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+/* Memory for a call that found too little under the cold lock. The call drops the lock, allocates a
    block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size;   /* of the block */
-    size_t wanted; /* the size of the allocation that failed last */
+    size_t size;   /* bytes of the block */
+    size_t wanted; /* bytes of the allocation that failed last */
 } mli_spare_block;
 
-/* The ledger's own memory, in grains of 128 bytes: see base/memory. */
+/* Units of the ledger's own memory, whose grains have 128 bytes: see base/memory. */
 #define MLI_GRAIN_BITS 7
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
 /* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
-   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
-   The type of any other state is in the body of its module, and the ledger has a pointer to the
-   state: so the compiler lets no other module read it. A new module with state has a line in
-   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
-   embed/lives calls: see mli_life. */
+   functions of x. If a call reads the state on its fast path, the state lies in the ledger itself,
+   and its type is here. Otherwise its type is in the body of its module, and the ledger has a
+   pointer to the state, so that the compiler lets no other module read it. A new module with state
+   has a line in MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and
+   x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets;       /* the buckets of all tables together */
-    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+    mli_u32 buckets;       /* number of buckets of all tables together */
+    uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
 };
 struct mli_threads_state {
-    mli_u32 hooks;     /* MLI_HOOK_... */
-    mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
-                                 the dev is published */
+    mli_u32 hooks;     /* bits MLI_HOOK_... */
+    mli_u32 alert;     /* bits MLI_ALERT_... */
+    uint32_t dev_alerts[256]; /* the alerts that concern calls on each device, by dev; written
+                                 before the dev is published */
     mli_u32 next_id;   /* the id of the next thread record */
-    mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
+    mli_u32 allowance; /* number of threads that the margins of bands (services/bands.h) allow
+                          for */
+    uint32_t sweep_at; /* number of records at which a sweep looks for those whose thread has
+                          ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
     struct mli_thread *orphan; /* the record that threads without one of their own share */
-    mli_lock orphan_lock;      /* held by the thread that uses that record */
+    mli_lock orphan_lock;      /* held by the thread that uses the orphan record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
     mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
-    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
-                          picked */
+    mli_u64 bytes;     /* mean bytes from one picked alloc to the next; 1: every alloc is picked */
     mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
     mli_u32 setting;   /* 1: a thread is in memlord_stacks_set */
     int begun;         /* 1: the seed is set, and the unwinder has run once; changes while `setting`
                           is 1 */
-    uint64_t seed;     /* of the samples of all threads */
+    uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;   /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* each one more than its vector has; they grow
-                                                   under the cold lock */
+    mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
+                                                   the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
@@ -166,28 +180,29 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted into place */
+    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
-    uint32_t birth_count; /* how many births there are; under the cold lock */
-    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
+    mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
     mli_u32 scope_count;  /* one more than there are scopes */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
+    uint64_t batch;               /* bytes that a counter of one thread may hold back; 0: every call
+                                     is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
-    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
+    mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
-                                               stays 0 */
-    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
+    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
-    mli_u32 polling;       /* MLI_POLLING_... */
+    mli_u32 polling;       /* one of MLI_POLLING_... */
     mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
@@ -200,7 +215,7 @@ struct mli_memory_state {
     struct mli_region *regions;
 };
 struct mli_events_state {
-    mli_ptr ring; /* mli_ring * */
+    mli_ptr ring; /* mli_ring *: the ring of events */
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
@@ -208,23 +223,26 @@ struct mli_events_state {
     X(retry) X(saving)
 
 struct memlord {
-    struct mli_map_state map; /* first: a call finds a shard without adding an offset */
+    struct mli_map_state map; /* the map is first, so that a call finds a shard without adding an
+                                 offset */
 
     /* These members are set when the ledger is made, and constant from then on. Any module may read
        them. */
-    uint64_t generation; /* unique in the process */
-    uint32_t flags;      /* MEMLORD_FLAG_... */
-    int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
+    uint64_t generation; /* a number that no other ledger of the process has */
+    uint32_t flags;      /* bits MEMLORD_FLAG_... */
+    int debug;           /* the value of MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies,
+                            too */
     memlord_clock clock;
-    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: stamps are times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Two functions that modules reach by pointer, as they may not include the headers of these.
-       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
-       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, because these modules may not include their
+       headers. end_slow is mli_call_end_slow, which ends a call that found an alert. start_pollers
+       is mli_pollers_start_missing, which starts the poller of a device, or with dev 0 all pollers
+       that are missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
+    struct memlord *next, **back; /* links of the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -242,26 +260,28 @@ struct memlord {
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
     size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
-    size_t at;   /* the offset of the ledger's pointer to that state */
-    /* Returns why a description is refused; NULL: it is not. */
+    size_t at;   /* offset of the ledger's pointer to the state */
+    /* Returns why a description is refused, or NULL if it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
+    /* Initialises the state. Requires: the state is zeroed, and no other thread knows the
+       ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
+    /* Does what needs a registered ledger, and may allocate. After an error the ledger is not
+       made. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
     /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
-       the order of embed/lives. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take their locks
+       in the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
-       there. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread
+       exists. */
     void (*forked)(memlord *lord);
-    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+    /* Sets the totals back as a new epoch begins. Requires: the cold lock; t is the thread's
        record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
-       other thread has the ledger. */
+    /* Frees the memory of the state. The modules that come later in embed/lives do so before this
+       one. Requires: no other thread uses the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -269,52 +289,56 @@ typedef struct mli_life {
 
 /* Returns the time in ns by the ledger's clock. */
 MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
+/* Returns a stamp: the processor's counter if that is usable, else the time of the ledger's
+   clock. */
 static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
     return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
 }
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A place for a host's table of functions that is or was hooked. Each place has functions of its
-   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+/* A slot for a host's table of functions that is or was hooked. Each slot has functions of its own,
+   because a hooked function has no argument that could tell its table. Tables are hooked under the
    registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* the table that is hooked now; NULL: none is */
-    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
-                             to call them; free_fn NULL: the place was never used */
-    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
-    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+    memlord_hooks host;   /* the host's functions, set once, because copies of the slot's functions
+                             go on to call them; free_fn NULL: the slot was never used */
+    mli_u64 generation;   /* the generation of the ledger that records; 0: nothing is recorded */
+    mli_u32 which;        /* bits MEMLORD_HOOK_... of the functions that record, and
+                             MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
 #define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
-enum { /* mli_process.started */
+enum { /* values of mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
     MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
     MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
-/* The only state of the process. All zeros is its valid initial state. */
+/* The only state of the process. Its valid initial state is all zeros. */
 typedef struct mli_process_state {
     mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
     mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
+    mli_lock pages_lock;    /* guards the memory that the os allocator maps; the innermost lock */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
-    mli_u64 generation;       /* that of the ledger made last */
+    mli_ptr global;           /* memlord *: the ledger of memlord_global; NULL: it was not made
+                                 yet */
+    mli_u64 generation;       /* the generation of the ledger that was made last */
     mli_u64 ended;            /* how many ledgers were destroyed */
-    mli_u32 started;          /* MLI_START_... */
+    mli_u32 started;          /* one of MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
-                                waits; NULL: none; under the registry lock */
-    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which
+                                memlord_destroy waits; NULL: none; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once the system refuses it */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
-    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u64 pid;             /* the process id; differs from getpid in a child that ran no fork
+                                handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
     mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
@@ -334,15 +358,15 @@ typedef struct mli_debug_note {
     uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a logger that the thread is in. */
+/* The calls of one ledger's logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger whose logger it is */
-    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
-    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
+    uint64_t generation; /* generation of the ledger with this logger */
+    uintptr_t frame;     /* frame of the outermost call of the logger: see mli_frame_runs */
+    uint32_t inside[2];  /* calls of the logger that began in each turn: see mli_log_state */
 } mli_log_calls;
 
-/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
-   never matches again. */
+/* The current thread's record in one ledger. No two ledgers have the same generation, so the
+   generation of a destroyed ledger never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -350,24 +374,25 @@ typedef struct mli_used {
 #define MLI_USED 8
 
 /* The state of the current thread. Only the thread itself reads and writes it. Other threads may
-   compare its address and never follow it: the system may free it before the last call of the
-   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
+   compare its address, but must not follow it, because the system may free it before the last call
+   of the thread. That call then finds a new state of zeros. No ledger has the generation 0. */
 typedef struct mli_self_state {
-    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
+    uint64_t generation; /* the generation of the ledger of `thread`, which is the ledger used
+                            last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
-    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t number;         /* the number of the thread (mli_thread_number); 0: not known yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
-    uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;            /* what memlord_find returned then */
+    uint64_t found_ended;      /* mli_process.ended at the time of the latest memlord_find */
+    memlord *found;            /* result of the latest memlord_find */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
-                                0: none */
-    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
-                                0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+    uint64_t fence_lord;     /* generation of the ledger whose fence functions the thread runs; 0:
+                                none */
+    uint64_t try_lord;       /* generation of the ledger whose memlord_try_fn the thread runs; 0:
+                                none */
+    uintptr_t fence_frame, try_frame; /* the frames that called the fence and the try function: see
                                          mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
@@ -375,24 +400,28 @@ typedef struct mli_self_state {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
     const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
                                  none */
-    uint64_t untold;         /* the generation of the ledger in which the thread made a mistake that
-                                is not logged yet; 0: none */
+    uint64_t untold;         /* generation of the ledger in which the thread made a mistake that is
+                                not logged yet; 0: none */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
-                                unknown */
-    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
+                                not known */
+    void *frame;             /* the frame that `caller` returns to; NULL: not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
-    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
-    uint64_t pick_had;       /* the bytes that it had before */
-    uint32_t pick_kept;      /* 1: that block keeps its stack, and is not the last block that the
-                                thread had picked */
-    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
+    uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
+                                block is not picked */
+    uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
+                                alloc */
+    uint64_t pick_had;       /* the bytes that the block had before the call in progress */
+    uint32_t pick_kept;      /* 1: the block of the call in progress keeps its stack, and is not the
+                                last block that the thread had picked */
+    uint32_t is_helper;      /* 1: MemLord has started the thread, as an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
-    mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
-    mli_log_calls log_calls; /* zero: the thread is in no logger */
+    mli_debug_note note;     /* numbers for the debug line of the call in progress: see
+                                books/blocks */
+    mli_spare_block spare;   /* the memory that the call in progress lacked under the cold lock */
+    mli_log_calls log_calls; /* the calls of a logger that the thread is in; all zero: it is in
+                                none */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -401,7 +430,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does what MLI_NOTE_CALLER does, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \

@@ -4,7 +4,8 @@
 #include "base/ledger.h"
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
+    mli_u32 level;      /* the highest level of message that has a receiver; 0: no message has
+                           one */
     mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
@@ -13,7 +14,7 @@ struct mli_log_state {
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+/* The logger of MEMLORD_DEBUG. It writes a line with one write. The start of the line chooses its
    colour. */
 static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
@@ -70,7 +71,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* the calls of loggers that this call is inside */
+    mli_log_calls before; /* the calls of loggers that this thread was in before */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -119,8 +120,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG a NULL function and memlord_log_stderr stand for the coloured
-   logger. */
+/* Sets the logger. With MEMLORD_DEBUG the coloured logger takes the place of memlord_log_stderr and
+   of a NULL function. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -137,7 +138,7 @@ static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_log_lock(memlord *lord, int take) {
     mli_lock_set(&lord->log->lock, take);
 }
-/* Keeps the calls of the logger that this thread is in. The other threads are gone. */
+/* Keeps the calls of the logger that this thread is in. In the child no other thread exists. */
 static MLI_COLD void mli_log_forked(memlord *lord) {
     const int mine = mli_self.log_calls.generation == lord->generation;
     int turn;
@@ -178,8 +179,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
-                                                          this thread */
+    /* A thread in the old logger may wait for this thread. */
+    while (mli_u32_exchange(&lord->log->setting, 1)) {
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -188,13 +189,13 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
-                                                turn */
+    /* Calls that begin from here on count in the other turn. */
+    while (lord->log->inside[turn] != own) {
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
     }
     mli_lock_drop(&lord->log->lock);
-    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange of the next call */
     return MEMLORD_OK;
 }

@@ -1,6 +1,7 @@
-/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
-   only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
+/* Owns the messages to the host. It may use os/ and base/text. Invariants: a debug line is
+   formatted only if its level is on, and no lock is held while the logger runs. Lock: log, for the
+   logger and the number of calls in it. memlord_logger_set waits until no call is in the old
+   logger. */
 #ifndef MLI_BASE_LOG_H
 #define MLI_BASE_LOG_H
 #include "api/api.h"
@@ -25,11 +26,12 @@ MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
-   it may hold the orphan lock, and mli_log requires that no lock is held. */
+/* Logs a warning and sets *said to 1, unless *said is already 1. A thread without a record of its
+   own does not warn, because it may hold the orphan lock, and mli_log requires that no lock is
+   held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
-/* Writes "1.5 KiB in 2 blocks". */
+/* Writes an amount as "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);

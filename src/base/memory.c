@@ -35,25 +35,25 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 }
 
 /* -- the operating system's allocator --
-   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
-   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
-   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
-   use. */
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB share extents of 4 MiB; the tables of
+   the map have this size. In a mapping of its own each table would lie on small pages, and every
+   call of a large ledger would miss the TLB. An extent requests huge pages once more than a quarter
+   of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* Asks for huge pages. The system may ignore that, so there is no result. */
+/* Asks for huge pages. The system may ignore the request, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
-                                     present now */
+    /* 25 is MADV_COLLAPSE, since Linux 6.1, which merges the pages that are present now. */
+    (void)madvise(ptr, size, 25);
     errno = saved;
 }
 
-/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+/* Maps an extent, aligned to its size. It maps twice as much and unmaps the rest. */
 static mli_extent *mli_extent_map(void) {
     char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
     size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
@@ -66,7 +66,7 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. */
+/* Returns a run of free pages of an extent, or NULL if there is none. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
@@ -168,7 +168,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+/* Returns the pointer that leads to the region of a piece, in the list of regions. It walks the
    list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
@@ -176,12 +176,12 @@ static mli_region **mli_region_link(memlord *lord, const void *at) {
     return link;
 }
 
-/* Rounds an address up to a grain: 128 bytes. */
+/* Rounds an address up to a grain of 128 bytes. */
 static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. */
+/* Gets one more region from the allocator. Returns 0, or -1 if there is no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
@@ -196,8 +196,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
-   such pieces, it is the smallest among the first 16, or the first one after these. */
+/* Returns a free piece that is large enough, or NULL if there is none. It searches the first size
+   class that has such pieces. The result is the smallest of those among the first 16, or else the
+   first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -225,9 +226,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
-   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
-   neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
+   and for the pointer to where it really starts. The os allocator aligns to pages, so its blocks
+   need neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -246,7 +247,7 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     if (!p) return NULL;
     if (overhead) {
         at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* mli_own_free reads it */
+        at[-1] = p; /* for mli_own_free */
         p = at;
     }
     return memset(p, 0, size);

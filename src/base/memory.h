@@ -1,7 +1,7 @@
-/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. It may use os/ and
    base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
-   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
-   allocator. */
+   so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
+   inside the os allocator. */
 #ifndef MLI_BASE_MEMORY_H
 #define MLI_BASE_MEMORY_H
 #include "api/api.h"
@@ -9,21 +9,21 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A region has 32 KiB. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. A small region is free as a whole sooner than a large one. A region is cut into
-   pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128 bytes. Blocks above
-   16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size, because all shards of a ledger grow at about the same time, and the
-   larger tables need the room of the smaller ones. */
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
-typedef struct mli_region { /* one block of the allocator: this header, then data */
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
     struct mli_region *next;
-    char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
-                                        of its grains; else 0 */
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
 } mli_region;
 typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
@@ -31,12 +31,12 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Begin and end surround each call of the host's allocator, and of system functions that may call a
-   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
-   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
-   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
-   that lock may call MemLord, too. So no call may keep state in the orphan record over an
-   allocation. */
+/* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
+   functions that may call a malloc which the host has hooked. In between the thread is busy: its
+   generation is 0, so a call into a ledger takes the slow path, and does nothing there. A thread
+   that holds the orphan lock drops it for that time, because the allocator may wait for a lock of
+   the host, and the thread that holds that lock may call MemLord, too. So no call may keep state in
+   the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -44,29 +44,30 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 #define MLI_PAGE 4096u
 #define MLI_EXTENT ((size_t)4 << 20)
 #define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* lies in the first page of its extent */
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
 #else
 #endif
 
-/* Returns a zeroed piece; NULL if no region has a free one that is large enough. Never calls the
-   allocator. */
+/* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
+   the allocator. */
 MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
 
-/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
-   lock, which mli_busy_begin drops. */
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: the thread holds no lock but
+   the orphan lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
 /* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
-/* Returns the bytes that the ledger has from the allocator. */
+/* Returns how many bytes the ledger has from the allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
 
-/* Allocates a ledger and the states behind it, `size` bytes together, zeroed; NULL: no memory. */
+/* Allocates a ledger and the states behind it, zeroed, in `size` bytes. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
 /* Frees a ledger and all memory that it still has. */
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);

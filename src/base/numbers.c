@@ -1,7 +1,7 @@
 #include "base/numbers.h"
 
-/* Computes the logarithm of m, a power of two times n, by the series 2 (z + z^3/3 + z^5/5 ...) with
-   z = (m - 1) / (m + 1). */
+/* Computes the logarithm from m, which is n times a power of two, by the series 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -22,7 +22,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
 
-/* A series gives q = 1 - exp(-y) for a small y; doubling y makes it q (2 - q). */
+/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
 MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
     double q, y = x;
     int doublings = 0;

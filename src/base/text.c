@@ -69,7 +69,8 @@ MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v) {
     if (v < 0) mli_put_str(o, "-");
     mli_put_u64(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
-/* Writes a storage in full, with 8, 12 or 16 digits: few widths keep columns straight. */
+/* Writes the address of a storage in full, with 8, 12 or 16 digits. With so few widths columns stay
+   straight. */
 static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_str(o, "0x");
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
@@ -144,8 +145,9 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Returns 1 if a character could end a line, control a terminal or turn the direction of the text
-   around it: controls, separators, and the marks of Unicode's property Bidi_Control. */
+/* Returns 1 if a character could end a line, control a terminal or change the direction of the text
+   around it. These are the controls, the separators, and the marks of Unicode's property
+   Bidi_Control. */
 static int mli_code_is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
            code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
@@ -153,7 +155,7 @@ static int mli_code_is_control(uint32_t code) {
 }
 
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length of the sequence */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
@@ -224,8 +226,8 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest:
-   the end of a path tells most. */
+/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest,
+   because the end of a path tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -260,7 +262,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
     mli_put_u64(o, (uint64_t)site->line);
 }
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
-    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* what else ends a folder */
+    const char *name = path, other = MLI_WINDOWS ? '\\' : '/'; /* the other separator */
     for (; *path; path++)
         if (*path == '/' || *path == other) name = path + 1;
     mli_put_str(o, name);
@@ -289,10 +291,12 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
    A width aligns values to the right and text to the left; a site has no width. A - aligns values
-   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
-   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
-   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
-   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
+   to the left, too. A + writes the sign of a difference of 0. UINT64_MAX stands for a number that
+   is not known, and INT64_MIN for a difference that is not known. With a width such a number is
+   written as -.
+   In JSON a ' stands for a ", mli_jsonf leaves out a leading comma after a [ or {, and %jd is any
+   number. There null stands for a NULL text, for UINT64_MAX with %ju, for INT64_MIN with %jd, and
+   for NaN with %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -300,7 +304,7 @@ static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
 /* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, a longer one as two, which is true for most. */
+   column, and a longer one as two, which is right for most characters. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
     size_t start = o->total;
     const unsigned char *s = (const unsigned char *)text;
@@ -358,7 +362,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
 
 /* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
-    char buf[32]; /* the value, if it is aligned to the right */
+    char buf[32]; /* the text of a value that is aligned to the right */
     mli_out b, *to = o;
     size_t start = o->total;
     uint64_t width = 0;
@@ -415,7 +419,8 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *f
 
 MLI_PRIVATE int mli_ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
 
-/* Returns the factor of a unit, from "" to "EiB", upper or lower case; 0: not a unit. */
+/* Returns the factor of a unit, from "" to "EiB", upper or lower case, or 0 if the text is not a
+   unit. */
 static MLI_COLD uint64_t mli_unit_factor(const char *text) {
     static const char letters[] = "bkmgtpe";
     uint64_t factor = 1, step = 1000;
@@ -450,8 +455,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
-   follows nine decimals: in most units the tenth decimal is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips
+   decimals after the ninth, because in most units the tenth is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;

@@ -1,24 +1,24 @@
-/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
-   function, the full buffer goes to that function, and is filled again. Without a function the text
-   is cut at the end of the buffer, and the rest counted, as snprintf does. */
+/* Writes numbers and strings. It owns no state, uses no stdio, no locale and no allocation, and may
+   use only os/. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has
+   a function, the full buffer goes to that function, and is filled again. Without a function the
+   text is cut at the end of the buffer, and the rest is counted, as in snprintf. */
 #ifndef MLI_BASE_TEXT_H
 #define MLI_BASE_TEXT_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-#include <stdarg.h> /* mli_putf, mli_jsonf */
+#include <stdarg.h> /* va_list, for mli_putf and mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
+MLI_TABLE(const char mli_type_names[][8]) /* the names of device types, by type: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total;    /* bytes put so far, with those that were cut */
-    size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
+    size_t total;    /* bytes that were written so far, with those that were cut */
+    size_t name_max; /* most characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
     int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
@@ -26,15 +26,15 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one after the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. */
+/* Starts an mli_out that has a buffer and no function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 /* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+/* Reads decimal digits, perhaps none. Returns the rest of the text, or NULL if the number is above
    UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
@@ -49,31 +49,30 @@ MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
-/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
-   chrono-compatible algorithms. */
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z or, with `name`, as 20261121_080500 for
+   the name of a file. It computes the date by civil_from_days of Howard Hinnant's chrono-compatible
+   algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
-   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
-   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
-   byte. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
+   as it is. That holds for a sequence that is not well-formed by RFC 3629 (such as a surrogate),
+   for a control character, and for U+FFFD, by which mli_put_invalid_byte marks a byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format does so. Two different names never become equal. */
+   Every format does so. Thus two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
    element, so that an HTML page can contain the text. */
 MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
-/* Writes a JSON string, or null. */
+/* Writes a JSON string, or null if the text is NULL. */
 MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
 
-/* Writes a string into a line of text, cut after o->name_max characters. Replaces the character
-   `other`, if it is not 0, by `instead`. */
+/* Writes a string into a line of text, cut after o->name_max characters. It writes `instead` for
+   the character `other`, unless that is 0. */
 MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                           const char *instead);
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
@@ -84,13 +83,13 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
-/* Returns the line of a site; 0: it is not known. */
+/* Returns the line of a site, or 0 if it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
 #define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
 #else
-#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
+#define MLI_PRINTF_LIKE(at) /* no check, because uintmax_t may be another type than uint64_t */
 #endif
 
 /* Returns a device as an argument for %i. */
@@ -99,14 +98,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d);
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
 /* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
-   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
-   comes. */
+   before. The byte before is still in the buffer, because a full buffer is flushed only when more
+   text comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
 
-/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
-   of the text; NULL if there is no number, or one above UINT32_MAX. */
+/* Reads a number up to a comma or the end. With `places` it may have a fraction. Returns the rest
+   of the text, or NULL if there is no number, or one above UINT32_MAX. */
 MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 #endif

@@ -1,8 +1,8 @@
 #include "base/vectors.h"
 #include "base/memory.h"
 
-/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
-   the caller is the only writer of the vector. */
+/* Returns the array of a vector, grown until it has room for `chunk`, or NULL if there is no
+   memory. Requires: the caller is the only writer of the vector. */
 static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
                                                     uint32_t chunk, mli_alloc_fn grab) {
     mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
@@ -15,7 +15,7 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with the load_acquire in mli_vector_at */
     return more;
 }
 

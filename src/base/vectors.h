@@ -1,7 +1,7 @@
-/* Has the vector: a growable array of records. A thread can find a record by its number also while
-   another thread grows the vector. Owns no state: the module that owns the records has the vector
-   in its own struct. May use base/memory. Invariant: a record
-   never moves. Locks: none; the module that owns a vector lets one thread at a time grow it. */
+/* Has the vector: a growable array of records. A thread can find a record by its number even while
+   another thread grows the vector. It owns no state: the module that owns the records has the
+   vector in its own struct. It may use base/memory. Invariant: a record never moves. Locks: none;
+   the module that owns a vector lets one thread at a time grow it. */
 #ifndef MLI_BASE_VECTORS_H
 #define MLI_BASE_VECTORS_H
 #include "api/api.h"
@@ -10,13 +10,14 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* A vector (mli_vector) stores its records in chunks of 16. The array of pointers to its chunks is
-   replaced when it grows. Older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores its records in chunks of 16. A growing vector gets a new array of
+   pointers to its chunks. Older arrays stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
-    struct mli_chunk_array *older; /* NULL: it is the first one */
-    uint64_t cap; /* the pointers in the array, which follows; each points to 16 records */
+    struct mli_chunk_array *older; /* the array before this one; NULL: this is the first one */
+    uint64_t cap; /* number of pointers in the array, which follows; each points to a chunk of 16
+                     records */
 } mli_chunk_array;
 /* Returns the pointer to chunk i. */
 static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
@@ -25,12 +26,12 @@ static MLI_HOT mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the record with a number; NULL: it was not made yet. Any thread may call it. */
+/* Returns the record with a number, or NULL if it was not made yet. Any thread may call it. */
 MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
                                              size_t size);
-/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
-   release pairs with the acquire in mli_vector_at. Requires: the caller is the only one that adds
-   to the vector. */
+/* Returns the record with a number, and makes its chunk if there is none. Returns NULL if there is
+   no memory. The release store pairs with the acquire load in mli_vector_at. Requires: the caller
+   is the only one that adds to the vector. */
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab);
 /* Frees the chunks and all arrays of a vector. Requires: no thread uses the vector any more. */

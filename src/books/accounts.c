@@ -8,8 +8,8 @@
 
 struct mli_accounts_state {
     mli_vector all;
-    mli_u32 count;             /* one more than there are records; grows under the cold lock */
-    struct mli_handle *closed; /* the list of closed records; under the cold lock */
+    mli_u32 count;             /* one more than there are records; changes under the cold lock */
+    struct mli_handle *closed; /* the list of closed records, which the cold lock guards */
 };
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
@@ -60,7 +60,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
-    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    mli_u32_store_release(&h->generation, generation); /* pairs with the load in mli_handle_find */
     return (uint64_t)h->number << 32 | generation;
 }
 
@@ -90,8 +90,8 @@ MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) 
 }
 #endif
 
-/* Locks an open account, and returns its record. NULL: the account is closed, and no lock is
-   held. */
+/* Locks an open account, and returns its record. Returns NULL, and takes no lock, if the account is
+   closed. */
 static mli_account_record *mli_account_lock(memlord *lord, memlord_account account) {
     mli_account_record *b = mli_account_find(lord, account);
     if (!b) return NULL;
@@ -100,20 +100,20 @@ static mli_account_record *mli_account_lock(memlord *lord, memlord_account accou
     mli_lock_drop(&b->lock); /* the account was closed meanwhile */
     return NULL;
 }
-/* Returns the most bytes that an account may have by its limit. */
+/* Returns the most bytes that the limit of an account allows. */
 static uint64_t mli_account_most(const mli_account_record *b) {
     return b->stat.limit && b->stat.limit < MLI_BYTES_MAX ? b->stat.limit : MLI_BYTES_MAX;
 }
-/* Returns 1 if an account may get `bytes` more. `now` is what the account has, with the bytes that
-   tickets hold; `most` is what it may have. */
+/* Returns 1 if an account may get `bytes` more. `now` is the bytes that the account has, with those
+   that tickets hold; `most` is the most that it may have. */
 static int mli_account_fits(uint64_t now, uint64_t bytes, uint64_t most) {
     return !bytes || (now <= most && bytes <= most - now);
 }
-/* Takes bytes off a number, at most all that it has. */
+/* Takes bytes off *of, but never more than it has. */
 static void mli_account_take(uint64_t *of, uint64_t bytes) { *of -= bytes < *of ? bytes : *of; }
 
-/* Adds bytes to an account that may have `most` bytes. E_LIMIT: they do not fit, and none is
-   added. */
+/* Adds bytes to an account that may have `most` bytes. If they do not fit, adds nothing and returns
+   MEMLORD_E_LIMIT. */
 static memlord_result mli_account_add_locked(mli_account_record *b, uint64_t bytes, uint64_t most) {
     MLI_REQUIRE(mli_lock_held(&b->lock));
     const int fits = mli_account_fits(b->stat.bytes + b->held, bytes, most);
@@ -237,8 +237,8 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->accounts->count.v = 1;
 }
-/* Takes or drops the locks of all accounts. A fork needs them all, because a charge may run while
-   no thread is inside a shard. */
+/* Takes or drops the locks of all accounts. A fork needs them, because a thread may charge an
+   account while it is inside no shard. */
 static MLI_COLD void mli_accounts_lock(memlord *lord, int take) {
     uint32_t i, n = mli_account_count(lord);
     for (i = 1; i <= n; i++) mli_lock_set(&mli_account_at(lord, i)->lock, take);

@@ -10,19 +10,21 @@
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* what the host gets; mli_anomaly_read adds `site` and `born` */
-    const memlord_site *given; /* the host's pointer, which is compared and never followed */
-    const memlord_site *site, *born; /* the ledger's copies of the sites; NULL: there is no site, or
-                                        there was no memory for the copy */
+    memlord_anomaly is;        /* what the host gets; mli_anomaly_read fills in its `site` and
+                                  `born` */
+    const memlord_site *given; /* the host's pointer to the site, which is compared and never
+                                  followed */
+    const memlord_site *site, *born; /* the ledger's copies of the two sites; NULL if there is no
+                                        site, or no memory for the copy */
     int told;                  /* 1: the mistake was logged */
 } mli_anomaly;
 struct mli_anomalies_state {
-    mli_lock lock; /* guards the members below but `refused` */
+    mli_lock lock; /* guards all members below except `refused` */
     uint32_t count;
     mli_anomaly at[MLI_ANOMALIES];
-    uint64_t left_out; /* how many mistakes were at sites that found no room in `at` */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* by function and result, E_INVALID or E_DEVICE: 1: such
-                                              a refusal was logged */
+    uint64_t left_out; /* how often a mistake found no room in `at` */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1 if such a refusal was logged; the second index is 0
+                                              for E_INVALID, 1 for E_DEVICE */
 };
 
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
@@ -42,8 +44,8 @@ static MLI_COLD const char *mli_anomaly_text(int kind) {
 
 /* -- the list -- */
 
-/* Returns the mistake of a kind at a site; NULL: the list has none. The host gave the site by the
-   pointer `given`; `kept` is the ledger's copy of the site, or NULL. */
+/* Returns the mistake of a kind at a site, or NULL if the list has none. `given` is the host's
+   pointer to the site; `kept` is the ledger's copy of the site, or NULL. */
 static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
                                               const memlord_site *given, const memlord_site *kept) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
@@ -60,7 +62,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Each is NULL
+/* Returns the site of a block, from the rows in its word2, and sets *tag to its tag. Either is NULL
    if the block has none. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
@@ -71,9 +73,9 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake at the site of the call in progress. Returns 0 if it counted nothing: the list
-   has no mistake of this kind with this pointer to its site, and has room. The caller then copies
-   the site. */
+/* Counts a mistake once more, if the list has it under the pointer to the site of the call in
+   progress. If the list is full, counts it as left out instead. If neither is so, returns 0, and
+   the caller then copies the site. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -122,7 +124,7 @@ MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_devic
     return is_new;
 }
 
-/* Copies the mistake with a number. Returns 0 if no mistake has the number. */
+/* Copies mistake `number`. Returns 0 if there is no such mistake. */
 static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     int found;
@@ -151,7 +153,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if there is none. */
+/* Copies the next mistake to log to *out, and marks it as logged. Returns 0 if all mistakes are
+   logged. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -166,8 +169,9 @@ static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     mli_lock_drop(&s->lock);
     return (int)i;
 }
-/* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
-   at load y.c:3 [weights]". The line of a refusal is another: mli_refuse logs it. */
+/* Logs a line such as "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at
+   main x.c:12; born at load y.c:3 [weights]". Refusals have a line of another form: see
+   mli_refusal_log. */
 static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
     char line[512];
     memlord_site named;
@@ -207,13 +211,12 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
-/* Returns what is wrong with a device that a call refuses, as words that go on after "cuda:0
-   is". */
+/* Returns why a call refuses a device, in words that go on after "cuda:0 is". */
 static MLI_COLD const char *mli_device_fault(memlord_device d) {
     return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
                                : "a selector: a device is needed";
 }
-/* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
+/* Logs a line such as "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
 static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
                                      memlord_device d, const char *fault,
                                      const memlord_site *site) {

@@ -12,14 +12,15 @@
 
 #define MLI_DROPPED_KEYS 64 /* the most dropped allocs whose keys are kept */
 struct mli_blocks_state {
-    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
-                                               mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
-    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_ptr routes; /* mli_route *; push only, under the cold lock */
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* the keys of dropped allocs whose frees are expected,
+                                               as mli_drop_print returns them; 0 means vacant */
+    mli_u32 dropped_kept;                   /* the number of keys in dropped_keys, or more */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* how many dropped allocs of each device type found
+                                                   no place in dropped_keys */
+    mli_ptr routes; /* mli_route *: the newest route; changes under the cold lock */
 };
 
-/* Returns the first fence of a block; NULL: it has none. */
+/* Returns the first fence of a block, or NULL if it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
@@ -43,8 +44,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
-   before the last reset, its bytes do not count as freed since that. */
+/* Counts the end of a block. Takes the bytes of a pending block off the statistic `pending`. If the
+   block was freed before the last reset, does not count its bytes as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -87,9 +88,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
-   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
-   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* Ends the debug line (MEMLORD_DEBUG) of a call: adds the facts in mli_self.note, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. The call has kept
+   the facts there until it had left the shard and dropped its locks. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -130,9 +131,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* Returns what dropped_keys has for the key of a dropped alloc. The keys are those of the frees
-   that are expected: a free of such a key is no unknown free, but a double free of another storage
-   is. There are few places, and no memory for more. A drop that finds no place is counted by its
+/* Returns the nonzero number that stands in dropped_keys for the key of a dropped alloc. The free
+   of such a key is expected, so it is no unknown free, but a double free of another storage is.
+   There are few places, and no memory for more. A drop that finds no place is counted by its
    type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
@@ -180,7 +181,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
 }
-/* Keeps a mistake with the block of an entry. */
+/* Notes a mistake that concerns the block of an entry. */
 static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
     (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
                            e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
@@ -226,7 +227,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 
 /* -- references -- */
 
-/* Removes a reference. */
+/* Removes a reference from an entry. */
 static void mli_ref_down(mli_entry *e) {
     MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
@@ -235,7 +236,8 @@ static void mli_ref_down(mli_entry *e) {
     e->word1 -= MLI_REFS_ONE;
 }
 
-/* Adds a reference. Returns 0 if the count needs a side record first. */
+/* Adds a reference to an entry. Returns 0, and adds none, if the count needs a side record
+   first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
     if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
@@ -254,7 +256,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
     return MEMLORD_OK;
 }
 
-/* Adds a reference to the probe's live block, and leaves the shard. */
+/* Adds a reference to the live block that a probe found, and leaves the shard. */
 static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t type,
                                        mli_probe *probe) {
     const int up = mli_ref_up(probe->entry);
@@ -264,8 +266,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
-   in the slot ends. If that block was live, its free was never recorded. */
+/* Puts an entry in the slot that a probe found, counts n deltas, and leaves the shard. A block that
+   is already in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -320,16 +322,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
-                                                 the two probes */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* E_UNKNOWN means that another thread ended the block
+                                                 between the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to an account: see mli_block_open. Returns 0 if there is no
-   memory for the side record. */
+/* Charges a new block to an account, as mli_block_open says. Returns 0 if there is no memory for
+   the side record. */
 static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
                                      memlord_account account) {
     mli_side_record *side;
@@ -551,14 +553,15 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
         if (!fresh) return NULL;
-        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under it */
+        mli_lock_take(&mli_process.cold_lock); /* the loop searches again under this lock */
     }
     if (!route) {
         route = fresh;
         route->from = from;
         route->to = to;
         route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
-        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the walks' loads */
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the load in
+                                                                mli_route_newest */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);

@@ -1,8 +1,8 @@
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
-   May use books/. Invariant: a call makes the rows and cells of a block first, because nothing may
-   be allocated inside a shard. Then it enters the shard, changes the map, counts, and leaves the
-   shard, so that no fork finds a block half counted. Locks: those of the map; fences, inside a
-   shard; cold, for a new route. */
+   May use books/. Invariant: a call makes the rows and cells of a block before it enters a shard,
+   because nothing may be allocated inside one. Inside the shard it changes the map and counts the
+   change, so that no fork finds a block half counted. Locks: those of the map; the fences lock,
+   inside a shard; the cold lock, for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -18,18 +18,18 @@
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
-    struct mli_route *next; /* the route that was made before this one; NULL: this is the first */
-    uint32_t from, to;      /* devs */
+    struct mli_route *next; /* the route that was made before this one, or NULL */
+    uint32_t from, to;      /* the numbers (devs) of the two devices */
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
-   account that the block was charged to. */
+/* Frees the side record of a word2, if there is one, and its parts. Detaches its fences, and takes
+   the bytes of its block off the account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
 
-/* Returns the delta of a block that opens. */
+/* Returns the delta that counts a block as opened. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
-/* Returns the delta of a block that closes. */
+/* Returns the delta that counts a block as closed. */
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
 /* Makes the cells in which n deltas will be counted. Requires: the caller is not inside a shard,
@@ -41,76 +41,78 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* Returns 1 if the device's total could exceed an int64 with `bytes` more. Checks only blocks of
-   more than 2^32 bytes: it would take 2^30 live blocks of at most that size to get there. */
+/* Returns 1 if `bytes` more could make the device's total exceed an int64. Checks only blocks of
+   more than 2^32 bytes, because 2^30 smaller blocks would have to be live to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
            (int64_t)1 << 62;
 }
 
-/* Returns 1 if MEMLORD_DEBUG asks each call that changed something, or found an anomaly, for a
-   line. */
+/* Returns 1 if MEMLORD_DEBUG asks for a log line of each call that changed something or found an
+   anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
     return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
-/* Notes for the debug line of this call where the block was before. */
+/* Notes where a block was before its move, for the debug line of the call. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
 
-/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
-   (`did` is 0) and has no implicit or unknown free in its note. */
+/* Logs a line such as "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing if the call
+   recorded nothing (`did` is 0) and its debug note has no implicit and no unknown free. */
 MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
                                        uint64_t storage, uint64_t bytes, const memlord_site *site);
 
-/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
-   all n blocks have in common. Requires: n > 0. */
+/* Logs a line such as "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device in the line
+   has the type and the index that all n blocks share. Requires: n > 0. */
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
-   alloc is then no longer expected. */
+/* Returns 1 if the free of an unknown storage is the free of a dropped alloc. That free is then no
+   longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as a
-   whole if its device could not be added. From then on a free of that storage is expected and is no
-   unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns r. */
+/* Counts a dropped alloc, which the ledger had no memory to record. If its device could not be
+   added, counts the alloc for the ledger as a whole. A later free of that storage is expected, and
+   is then no unknown free: see mli_drop_match. Counts nothing if the error r has another cause.
+   Returns r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
-/* Counts the end of an unknown storage, and returns E_UNKNOWN. Counts it on the ledger as a whole
-   if its device cannot be added. If the storage matches a dropped alloc, counts nothing and returns
-   OK. */
+/* Counts a call that ends an unknown storage, and returns MEMLORD_E_UNKNOWN. If the device cannot
+   be added, counts the call for the ledger as a whole. If the storage matches a dropped alloc,
+   counts nothing and returns MEMLORD_OK. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
-/* Counts a free of a block that has more references. */
+/* Counts a free of a block that has more than one reference. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-enum { /* the states of a key, for a call that ends its block */
+enum { /* what the map has under a key */
     MLI_KEY_DEAD,    /* the map has no entry with the key */
-    MLI_KEY_PENDING, /* the block is pending */
+    MLI_KEY_PENDING, /* the block was freed, and waits for its fences */
     MLI_KEY_LIVE,    /* the block is live and has no recorded uses */
     MLI_KEY_USED     /* the block is live and has recorded uses */
 };
 
-/* Returns the state of a key. If the key is not dead, *e gets its entry, with the word2 that the
-   entry would have without a side record. */
+/* Returns what the map has under a key, as MLI_KEY_... Unless that is MLI_KEY_DEAD, *e gets the
+   entry, with the word2 that it would have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
 /* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
-   `ends` 1: the call ends the storage, so that an unknown storage is counted. */
+   If `ends` is 1, the call was to end the storage, so an unknown storage is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Adds a reference to a live block. Adds a side record if the entry has no room for the count. */
+/* Adds a reference to a live block. If the entry has no room for the count, adds a side record
+   first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
 
-enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
-                          storage again */
-    MLI_PUT_TRACK = 1, /* that block gets a reference if it is live, and ends if it is pending */
-    MLI_PUT_HOLD = 2   /* a bit beside either: if that block would end, it stays, and no entry is
-                          put */
+enum { /* what mli_entry_put does with a block that already has the key */
+    MLI_PUT_ALLOC = 0, /* the old block ends: its free was not recorded, or its fences are not
+                          done */
+    MLI_PUT_TRACK = 1, /* a live block gets a reference; a pending block ends */
+    MLI_PUT_HOLD = 2   /* a bit beside either of these: a block that would end stays, and no entry
+                          is put */
 };
 enum { /* what mli_entry_put did */
     MLI_DID_NOTHING, /* it put no entry and added no reference */
@@ -124,45 +126,46 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference, and charges it to an account. An `account` of 0 means the account
-   that the thread uses; MEMLORD_NONE means no account. */
+/* Opens a block with one reference, and charges it to an account. If `account` is 0, charges the
+   account that the thread uses; if it is MEMLORD_NONE, charges none. `how` and *did are those of
+   mli_entry_put. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
-   record. With `undo` the block counts as if it had not been opened. */
+   record. With `undo` it counts as if the block had never been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
-/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
-   it by a block of another size. */
+/* Undoes the open of a block of `bytes` by this thread, unless another thread has ended the block
+   or replaced it by one of another size. */
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes);
 
 enum { MLI_END_FREE, MLI_END_RELEASE };
 
-/* Makes a live block pending: queues its fences, with this thread as the asker of each. Returns the
-   first fence; the others are its siblings. Requires: the caller is inside the shard, and the block
-   has a side record. */
+/* Makes a live block pending: queues its fences, and notes this thread as the one that asks each
+   fence. Returns the first fence; the other fences are its siblings. Requires: the caller is inside
+   the shard, and the block has a side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path; `how` is MLI_END_... *gone gets the entry that
-   ended, with the word2 that it would have without a side record; its key is 0 if no block ended. A
-   block with recorded uses becomes pending: *chain then gets its fences, and the caller asks them
-   once it has left the shard. */
+/* Frees or releases a block on the general path; `how` is MLI_END_... *gone gets the entry of the
+   block that was freed, with the word2 that it would have without a side record; its key is 0 if no
+   block was freed. A block with recorded uses becomes pending. *chain then gets its first fence,
+   and the caller asks the fences after this call, outside the shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
 /* Detaches a live block: erases its entry without counting, and copies the entry to *out. *pick
-   gets the stack of the block, which counts the bytes of the block until mli_pick_off. */
+   gets the stack of the block. The stack counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
-/* Returns the word2 of a block that a call at `site` resizes, or moves to `dev`. The block keeps
-   its tag. Its site becomes `site`, if sites are counted and `site` is not NULL. The given word and
-   the returned word are those of an entry without a side record. The rows of the returned word are
-   rows of `dev`. Requires: the caller is not inside a shard. */
+/* Returns the new word2 of a block that a call at `site` resizes or moves to `dev`. The block keeps
+   its tag. If sites are counted and `site` is not NULL, the block's site becomes `site`. The rows
+   in the result are rows of `dev`. Requires: the caller is not inside a shard, and `word2` is that
+   of an entry without a side record. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -171,33 +174,35 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
 
 /* Sets the rows and the birth of an entry, in its side record if the entry has one. Requires: the
-   entry is detached, or the caller holds it. */
+   entry is detached, or a probe of the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change. With
    `moves` the change counts as the end of one block and the open of another, else as a change of
-   size. *rows gets the word2 that the entry would have without a side record: once the block is on
-   the map, another thread may free that record. If the map has no room, ends the block with its old
-   bytes, and counts a dropped alloc of the new ones. */
+   size. *rows gets the word2 that the entry would have without a side record. The caller cannot
+   read that from the side record, which another thread may free once the block is on the map. If
+   the map has no room, ends the block with its old bytes, and counts a dropped alloc of the new
+   ones. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
-/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+/* Returns the route that was made last, or NULL if there is none. Its `next` was made before it. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
-/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: the
-   caller is not inside a shard. */
+/* Returns the route between two devices, and makes it on first use. Returns NULL if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device that it went to and on its route. If there is no memory for a new
-   route, counts the move on the device alone. Requires: the caller is not inside a shard. */
+/* Counts a move on its target device and on its route. If there is no memory for a new route,
+   counts the move on the device alone. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
+/* Makes room in the map for a key. A later insert of the key fails only if another thread takes
+   that room. */
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
 /* Moves a block to another device, key or size, and counts the move. The block keeps its side
-   record. If the block has none and will be charged to an account, it gets one first. */
+   record. If the block has none, and the move will charge it to an account, adds one first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,

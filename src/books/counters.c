@@ -38,10 +38,10 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
-        mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        mli_ptr_store_release(&t->devices[number], cell); /* pairs with the load in mli_cell_at */
         return cell;
     }
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* the array may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -62,7 +62,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
-    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count's load */
 }
 
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
@@ -112,8 +112,8 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the innermost span of the calling thread to the high of its cell. Returns the thread;
-   NULL: the thread is in no scope, or the cell is not its own. */
+/* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
+   thread, or NULL if it is in no scope or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
     const int own = mli_self.generation == lord->generation && t->now.span &&
@@ -140,15 +140,15 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
-/* Returns the slack of a row, the bytes that its cells may hold back together: a 64th of the peak,
-   at least 4 KiB. */
+/* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
+   peak, and at least 4 KiB. */
 static uint64_t mli_row_slack(const mli_row *row) {
     const int64_t peak = (int64_t)mli_u64_load(&row->peak);
     return peak > 64 * 4096 ? (uint64_t)peak / 64 : 4096;
 }
-/* Returns the share of a cell of a row: the most bytes that the cell may hold back now. It is a
-   batch if no other cell of the row is in use, that is, has published. Else it is a part of the
-   slack, the same for each cell in use. */
+/* Returns the share of a cell, the most bytes that it may hold back now. That is a batch if no
+   other cell of the row has published. Else the slack of the row is divided among the cells that
+   have published. */
 static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
     const uint32_t cells = mli_u32_load(&row->cells);
     const uint64_t share = cells > 1 ? mli_row_slack(row) / cells : UINT64_MAX;
@@ -156,17 +156,17 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the live bytes have risen by a 16th, and a device with little
-   memory must publish often enough for that. */
+   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
+   memory must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
     return book == MLI_BOOK_DEVICE && part < most ? part : most;
 }
 
-/* Counts a cell among the cells in use of its row, before its first publication. From then on the
-   share of the other cells in use is smaller, so the function asks their threads to publish. The
-   first cell of the row may hold back a whole batch until it publishes: row->first has it. */
+/* Counts a cell among the cells of its row that are in use, before its first publication. The other
+   cells in use then have a smaller share, so the function asks their threads to publish. The first
+   cell of the row may hold back a whole batch until it publishes, and row->first names it. */
 static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint32_t cells = mli_u32_load(&row->cells) + 1;
@@ -177,14 +177,14 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
         if (cells == 2) {
             row->first = cell;
-            mli_row_raise_peak(row, cell); /* its high does not count any more after this */
+            mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
         }
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
-/* Returns the bytes that the first cell of a row holds back; 0: it has published since another cell
-   came into use. A publication of another cell adds them to the peak: the published bytes, the
-   level of that cell and these bytes were live together. Requires: the row's lock. */
+/* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
+   adds them to the peak, because the published bytes, the level of that cell and these bytes were
+   live together. Requires: the caller holds the row's lock. */
 static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
@@ -196,11 +196,11 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: adds to the row's published bytes so much, or takes off so much, that the cell
-   holds back `hold` bytes afterwards; and raises the row's peak. The level can then rise by the
-   margin, or fall by `hold`, before the next publication. So the row is locked about once for each
-   half share that the level rises or falls. With a batch of 0 every call publishes, by a shared add
-   and without a lock. */
+/* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
+   afterwards, and raises the row's peak. The level can then rise by the margin, or fall by `hold`,
+   before the next publication. So the row is locked about once for each half share that the level
+   rises or falls. With a batch of 0 every call publishes, by an atomic addition and without a
+   lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -271,7 +271,7 @@ static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
-    if (mli_is_orphan(lord, t)) return; /* every call publishes its cells */
+    if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
     for (i = 1; i < n; i++)
         mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
     n = mli_row_count(lord, MLI_BOOK_TAG);
@@ -298,9 +298,9 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted it in the
-   place of the thread's own cell. The level of the thread has not risen, so the function lowers the
-   level at which each span began. */
+/* Adds a delta to all spans of a thread, after a cell of the orphan record has counted the delta in
+   the place of the thread's own cell. The level of the thread has not risen, so the function lowers
+   the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -386,7 +386,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0;
-    int blind; /* 1: a cell's high does not count, as another cell has published since */
+    int blind; /* 1: a cell's `high` does not count, as another cell has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -397,7 +397,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         const mli_cell *cell = mli_cell_at(t, book, number);
         uint64_t in, out, level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
         out = mli_u64_load(&cell->out);
         in = level + out;
         sum->in += in;

@@ -1,7 +1,7 @@
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the spans of scopes. May use base/memory, books/threads and, to
-   enter a shard, books/map. Invariant: no peak is too high, because it is computed from published
-   bytes, which never exceed the live bytes. Locks: count, then row. */
+/* Owns rows, cells, the records of devices, and the peaks of spans. A row has the counts of a
+   device, a site or a tag; a cell has one thread's part of a row. May use base/memory,
+   books/threads and, to enter a shard, books/map. Invariant: no peak is too high, because it is
+   computed from published bytes, which never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -13,13 +13,13 @@
 #include "books/threads.h"
 #include "books/watches.h"
 
-/* The counts of one thread on one row: that of a device, a site or a tag. Only this thread counts
-   in the cell, and all threads read it. In a cell of the orphan record any thread counts, under the
-   count lock. A thread that frees the block of another thread counts that in its own cell, so a
-   level may be negative. Sums of levels are exact modulo 2^64.
+/* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
+   it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
+   the block of another thread counts the free in its own cell, so a level may be negative. Sums of
+   levels are exact modulo 2^64.
 
-   The thread publishes the cell: it adds the level to the row's published bytes, less a part that
-   the cell holds back, and raises the row's peak (mli_cell_publish_due). It does so at the first
+   A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
+   bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
    bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
    share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
    most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
@@ -27,21 +27,21 @@
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
-    mli_u64 allocs, frees; /* how many; in a site's cell `frees` are those that were called at the
-                              site, of blocks of any site */
+    mli_u64 allocs, frees; /* how many; in a site's cell `frees` counts calls of free at the site,
+                              for blocks of any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication; 0: there was none */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
 } mli_cell;
 
-/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+/* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Returns a negative value if the level rose above the cell's high. The high is at
-   most a share above the base, so a level up to the high needs no publication. */
+/* Counts an alloc. Returns a negative value if the level rose above `high`. `high` is at most a
+   share above `base`, so a level up to `high` needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -49,7 +49,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
-   fell below the base. `out` is stored before `level`. A reader loads them in the other order, so
+   fell below `base`. `out` is stored before `level`. A reader loads them in the other order, so
    that it never finds more bytes freed than allocated. */
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
@@ -57,12 +57,11 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     mli_u64_store_release(&cell->level, level);
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
-/* Returns the word of a device's cell that says when the thread requests its next band check: when
-   its `out` exceeds this value. With 0 it requests the check at its next free. The word is
-   freed_here, which only the cells of sites use otherwise. */
+/* Returns the word of a device's cell that says when the thread requests its next band check: at a
+   free after which `out` exceeds the word. If the word is 0, the next free requests the check. The
+   word is freed_here, which only the cells of sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
-/* Returns a negative value if the thread has to request a band check: it has freed enough bytes on
-   the device. */
+/* Returns a negative value if the thread has freed enough bytes to request a band check. */
 static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
     return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
 }
@@ -73,9 +72,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does the work that a change of a cell makes due: raises its high; publishes the cell if it now
-   holds back more than its share or less than 0; requests a band check if one is due. Requires: the
-   caller is inside a shard, or the cell is that of a site: see mli_count. */
+/* Does what a change of a cell makes due. Raises the cell's `high`. Publishes the cell if it now
+   holds back less than 0 bytes or more than its share. Requests a band check if one is due.
+   Requires: the caller is inside a shard, or the cell is that of a site (see mli_count). */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -83,20 +82,21 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
                       published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1: a peak reset ignored the high of the only cell */
+    uint32_t dev, missed;  /* the device; 1 if a peak reset ignored the `high` of the only cell */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
-    mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
-    mli_u64 peak;          /* bytes, signed */
+    mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
+                              shard */
+    mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
-    mli_u64 expected;      /* of a tag: the bytes of memlord_expect; 0: none */
+    mli_u64 publish_count; /* counts publications, peak resets and changes by mli_joint_settle */
+    mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the first cell that published, if another cell has published since
-                              and it has not; else NULL */
+    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
+                              first publishes again; else NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
-    struct {               /* the sums at the last reset; `freed` also restarts at a collection */
+    struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -110,86 +110,86 @@ typedef struct mli_row_totals {
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A span's view of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest since. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
-   the member adds to `level` the base of the thread's cell, less the level at which its span began.
-   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
-   `delta` are of the members that have left. */
+/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
+   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
+   which its span began. So `level` is at most what all members have added, and `high` at most their
+   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
 typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
-    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that it began on */
-    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span */
+    uint64_t token;                 /* the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
+    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
-    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *around; /* the span for a scope inside, or NULL until it is made */
     struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     mli_joint *shared; /* the invocation, once it was exported; else NULL */
-    int adopted;        /* 1: the scope began in another context, which shared it */
+    int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
-                                       blocks */
+    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
+                                       thread's live blocks then */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
-    uint64_t bytes; /* the bytes that it wanted */
+    uint64_t bytes; /* the bytes that the request wanted */
     uint64_t live;  /* the live bytes of the device then */
-    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX: not known */
+    uint64_t used;  /* the bytes in use at the physical device then; UINT64_MAX if unknown */
     const memlord_site *site;
-    uint64_t time;  /* 0: there was no such request */
+    uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the least bytes that the device held */
+    uint64_t held; /* the bytes that the device held at least */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device, and the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
-    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has the device's bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of the phys */
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
-    mli_sample_mark before;      /* the mark of the sample that a source takes now; same lock */
+    mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
     mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
                                     the present peak */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
-/* Returns the record of a dev; NULL: it was not made yet. */
+/* Returns the record of a dev, or NULL if it was not made yet. */
 static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
     return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
 }
 
-/* Returns a row by its number. */
+/* Returns row `number` of a book. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
-/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
+/* Returns a thread's cell for a row, or NULL if it has none. Any thread may call this function. */
 MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
-/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
-   cell itself, so it needs no acquire. */
+/* Returns the calling thread's cell for a site or a tag, or NULL if it has none. The thread made
+   the cell itself, so its loads need no acquire. */
 static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
     uint32_t i = number >> MLI_CHUNK_BITS;
     char *chunk;
@@ -199,66 +199,65 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
 
-/* Enters shard 0 only to count, and does not use its table: a fork waits until the caller leaves.
-   While the shard is stopped, waits for the shard's lock. */
+/* Enters shard 0 without using its table, so that a fork waits until the caller has counted and
+   left. While the shard is stopped, waits for the shard's lock. */
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 
-/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
-   caller is not inside. */
+/* Returns a thread's cell for a row, and makes it on first use. Returns NULL if there is no memory.
+   Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
 /* Returns one more than the number of the last row of a book. All rows below it can be read: the
-   acquire pairs with the release in mli_row_publish. */
+   acquire load pairs with the release store in mli_row_publish. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
-   row that was made was not published, it is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. Returns NULL if there is no
+   memory. If the last row was never published, makes that row again. Requires: the caller holds the
+   cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
-/* Publishes the row that was made last. Requires: the cold lock. */
+/* Publishes the row that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
 
-/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
-   ledger as a whole. */
+/* Adds to a statistic that no cell counts: of a device or, if dev is 0, of the whole ledger. */
 MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
-/* Returns a statistic of the ledger as a whole. */
+/* Returns what mli_stat_add has added to a statistic of the whole ledger. */
 MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 
 /* Counts a lost record of a kind, MLI_LOST_... */
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
-/* Returns how many records of a kind are lost. */
+/* Returns how many records of a kind were lost. */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the epoch: how many resets there were. */
+/* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
-/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
-   inside a shard. */
+/* Requests that the end of this call, or of the next call on the device, checks the device's bands.
+   May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns a span's peak on a device. A device that was first seen after the span began starts at
-   level 0. */
+/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of an invocation on a device. Before that the level had been higher by
-   `above` for a moment, which raises the high. Both are signed. */
+/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
+   for a moment before, which may raise `high`. Both arguments are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Does the same for every invocation that a thread is in. `by` is the change of the base of the
-   thread's cell. */
+/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
+   base of the thread's cell. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
-   since, returns how far the level is above the base now. Requires: the row's lock, if the ledger
-   has a batch. */
+   since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
+   the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak to the published bytes with a cell at its high, if no other cell has
-   published since this one did. If another cell has, the published bytes may have been lower when
-   this cell had its high. Requires: the caller holds the row's lock. */
+/* Raises a row's peak to its published bytes with a cell at its `high`. Does nothing if another
+   cell has published since this one did, because the published bytes may have been lower when this
+   cell was at its `high`. Requires: the caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
 /* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
@@ -269,58 +268,55 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
-                                        site */
-    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
-                                        before */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of blocks of any site */
+    int undo;                        /* 1: takes back an `in` and `allocs` counted before */
     uint64_t attaches; /* the bytes of a detached block that the call puts back on the map or ends,
-                          plus 1; 0: there is no such block */
+                          plus 1; 0 means no block */
 } mli_row_delta;
 /* Counts that a block is detached (by = 1), or that a detached block is put back or ended (by =
    -1). A detached block is off the map while its bytes stay counted. Requires: the caller is inside
    a shard, so that a fork finds both changes or neither. */
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside a shard, so that a fork
-   finds a block and its counts both or neither. Only mli_count_site_free counts outside: its row
-   may need memory, and a fork may come between the block and that count. */
+   finds a block and its counts both or neither. Only mli_count_site_free counts outside, because
+   its row may need memory. A fork may then come between the block and that count. */
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. Returns 0 for a difference that is negative by less than 2^56.
-   Such a difference comes from calls that are in progress: a sum then has one half of the call and
-   not the other. */
+/* Returns a - b modulo 2^64, or 0 if b exceeds a by less than 2^56. That happens while calls are in
+   progress, because a sum may then have one half of a call and not the other. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
-/* Returns a + b, at most UINT64_MAX. */
+/* Returns a + b, or UINT64_MAX if the sum is larger. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
-/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
-   uint64_t in 40 bytes of code. */
+/* Returns a part of a whole in percent. Is out of line, because processors without AVX-512 convert
+   a uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under its lock. No cell can publish meanwhile, so the published
-   bytes and what one cell holds back were live together. The peak is computed only with `peaks`.
-   Without a batch cells publish without the lock, and the row's peak is exact. */
+/* Sums a row over all threads, under the row's lock. No cell can publish meanwhile, so the
+   published bytes and what one cell holds back were live together. Computes the peak only if
+   `peaks` is 1. Without a batch cells publish without the lock, and the row's peak is exact. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock, for memlord_allocated: the sum of the levels of
-   all its cells. Returns 0 for a sum below 0. Such a sum has the free of a block by one thread, but
-   not the alloc by another. */
+/* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
+   without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
+   the alloc by another. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. publish_count rises, so that the highs of other cells no
-   longer count. The high of the thread's own cell becomes its level, and goes on to count. */
+/* Sets a row's peak to its live bytes. Raises publish_count, so that the `high` of other cells no
+   longer counts. The `high` of the thread's own cell becomes its level, and still counts. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Takes bytes out of `freed` that are credited now but were freed before the last reset. */
+/* Takes bytes out of `freed` that are counted now but were freed before the last reset. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset and does not overwrite
+/* Restarts `freed` of a device at 0, as a collection does. Adds to at_reset instead of overwriting
    it, so that an addition by another thread is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 

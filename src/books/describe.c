@@ -11,9 +11,9 @@
 #include "books/parts.h"
 #include "books/blocks.h"
 
-/* Gives a live block another tag, which is a kept string; NULL: no tag. The row of the tag depends
-   on the block's device, and cannot be added inside a shard. So the function looks for the device
-   first, and starts again if the block has moved to another device meanwhile. */
+/* Gives a live block another tag, which is a kept string, or no tag if it is NULL. The row of the
+   tag depends on the block's device, and cannot be added inside a shard. So the function looks for
+   the device first, and starts again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -26,8 +26,8 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
         if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
             return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
+        /* Makes this thread's cell of the row now. Otherwise this thread's bytes could be split
+           between its own cell and that of the orphan record, and the peak would be too low. */
         d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);

@@ -28,7 +28,8 @@ MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
-    (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* pairs with the loads in
+                                                                mli_helper_start */
 }
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
     return mli_u32_load(&lord->devices.polling) == polling;
@@ -46,8 +47,9 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
 
-/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
-   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
+/* Gets the dev of a device, and makes its record and row on first use. Returns MEMLORD_E_DEVICE if
+   there are already MEMLORD_MAX_DEVICES. Uses again a record that an earlier try has left because
+   it lacked memory. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -106,22 +108,22 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* stands before "cuda", which is the
-                                                                 beginning of this word */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before "cuda", because this word
+                                                                 begins with that */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
                         {"rocm", MEMLORD_DEVICE_HIP}};
 enum { MLI_TYPE_ALIASES = sizeof mli_type_aliases / sizeof mli_type_aliases[0] };
 
-/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
-   word. The case of the text does not matter. */
+/* Returns the rest of a text after a word, or NULL if the text does not begin with the word. `word`
+   is in lower case; the case of the text does not matter. */
 static const char *mli_skip_word(const char *text, const char *word) {
     while (*word && mli_ascii_lower(*text) == *word) text++, word++;
     return *word ? NULL : text;
 }
-/* Returns the rest of a text after the name of a device type; NULL: the text begins with no such
-   name. */
+/* Returns the rest of a text after the name of a device type, or NULL if the text begins with no
+   such name. */
 static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;

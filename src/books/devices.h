@@ -1,7 +1,7 @@
-/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name them.
-   May use books/names and books/counters. Invariants: a dev is never removed or reused. It is
-   published when all of its data can be read: by the row count, the index and dev_of. Lock:
-   cold. */
+/* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
+   devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
+   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   cold lock. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H
 #include "api/api.h"
@@ -16,7 +16,7 @@ enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_OFF   /* no pollers run: memlord_poller_stop */
 };
 
-/* By device type: 1 if its bytes are in host memory. These types share one phys. */
+/* By device type: 1 if its bytes are in host memory. All such types share one physical device. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
 /* Returns 1 if the argument names one device. */
@@ -38,11 +38,11 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index key of a device. Bit 55 is set in it, and in no address, so the two kinds of
-   key differ. */
+/* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
+   key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
-   gets the last element, which is always 0. */
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
 static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     uint32_t word = mli_device_word(d);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -51,21 +51,21 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
-/* Returns the dev of a device that has a direct index; 0: the device has no direct index, or no dev
-   yet. The acquire pairs with the release in mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_device_add_locked. */
 static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
     return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
 }
 
-/* Returns the dev of a device; 0: the device has none yet. The acquire pairs with the release in
-   mli_device_add_locked. */
+/* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
+   store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
-/* Returns the record of phys i. Phys 0 is that of cpu, pinned and mapped; another i is the phys of
-   the device with dev i. If a device is at another phys, its own is unused. */
+/* Returns the record of physical device i. Number 0 is that of cpu, pinned and mapped; any other i
+   is the own_phys of the device with dev i. If a device shares another's, its own is unused. */
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 
-/* Sets which pollers run, MLI_POLLING_..., for known devices and for new ones. */
+/* Sets which pollers run, as MLI_POLLING_..., for known devices and for new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 /* Returns 1 if `polling` was set last. */
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
@@ -76,12 +76,13 @@ MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
 /* Takes a mask of device types, and returns the mask of those that mli_types_watch has set. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
-/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
-   ledger's own allocator makes the call. */
+/* Gets the dev of a device, and makes it on first use. Returns MEMLORD_E_STATE if the device is new
+   and the ledger's own allocator makes the call. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev that counts the free of an unknown storage: the dev of `d`. If `d` names a type and
-   no index, gets the first dev of the type; if the type has none, the dev of index 0. */
+/* Gets the dev on which to count the free of an unknown storage: the dev of `d`. If `d` names a
+   type and no index, that is the first dev of the type, or the dev of index 0 if the type has none
+   yet. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);

@@ -35,14 +35,14 @@ MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) 
 
 /* -- writing -- */
 
-/* Returns a sub-buffer by its number, which counts on past the end of the ring. */
+/* Returns sub-buffer `i`, where numbers count on past the end of the ring. */
 static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
     return (mli_subbuf *)(void *)((char *)(uintptr_t)(ring + 1) +
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
-   device. */
+/* Counts as lost the events that a sub-buffer still holds. Makes one addition for each run of
+   events of one device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -62,8 +62,8 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
     if (b) mli_u32_store_release(&b->has_writer, 0);
 }
 
-/* Gets the next sub-buffer without a writer for a thread, whose first event there is on `dev`.
-   NULL: every sub-buffer has a writer, and the event was counted as lost. */
+/* Gives a thread, whose next event is on `dev`, the next sub-buffer without a writer. If every
+   sub-buffer has a writer, returns NULL and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
@@ -73,11 +73,13 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_subbuf *b = mli_subbuf_at(ring, number);
         if (mli_u32_load(&b->has_writer) || mli_u32_exchange(&b->has_writer, 1))
             continue;
-        mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
+        mli_u64_store(&b->generation, 0); /* must come before `count`, which is therefore a release
+                                             store, as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
         mli_u32_store_release(&b->thread, mli_record_number(t->id));
-        mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
+        mli_u64_store_release(&b->generation, number + 1); /* pairs with the load in
+                                                              mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
     mli_stat_add(lord, dev, MLI_STAT_dropped_events, 1);
@@ -103,7 +105,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
     mli_u64_store_release(&note->where,
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
     mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
-    mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
+    mli_u32_store_release(&b->count, n + 1); /* pairs with the load in mli_subbuf_reader_begin */
 }
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
@@ -141,8 +143,9 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 /* -- starting and ending -- */
 #define MLI_EVENTS_DEFAULT 65536
 
-/* Allocates a ring of `capacity` events; NULL: no memory. It is cut into at least 16 sub-buffers of
-   up to 64 events. In a ring of fewer than 16 events each event has a sub-buffer. */
+/* Allocates a ring of `capacity` events, or returns NULL if there is no memory. Cuts it into at
+   least 16 sub-buffers of up to 64 events. In a ring of fewer than 16 events each event has its own
+   sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -161,7 +164,7 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
 }
 
 
-/* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
+/* -- reading: merges the sub-buffers by time, with a heap of readers -- */
 
 /* Returns 1 if the next event of reader a comes before that of b. If the stamps are equal, the
    order of the sub-buffers decides. */
@@ -169,7 +172,7 @@ static int mli_subbuf_reader_before(const mli_subbuf_reader *a, const mli_subbuf
     return a->stamp != b->stamp ? a->stamp < b->stamp : a->generation < b->generation;
 }
 
-/* Moves the reader at i down the heap, to where it is before its children. */
+/* Moves the reader at index i down the heap, until it comes before its children. */
 static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -183,7 +186,7 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
     }
 }
 
-/* Begins to read a sub-buffer. Returns 1 if it has events. The acquires pair with the release
+/* Begins to read a sub-buffer. Returns 1 if it has events. The acquire loads pair with the release
    stores of mli_subbuf_next and mli_event_write. The generation is loaded again after the words. If
    it has changed, a later writer may have stored some of the words. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
@@ -214,7 +217,7 @@ MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
-/* Replaces the row of an event's stack by the row of its site, and notes the stack. */
+/* Replaces the stack's row in an event by the site's row, and notes the stack in e->stack. */
 static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
     e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
     if (e->stack)
@@ -264,7 +267,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
     if (tag) out->tag = (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject;
-    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* its name is in `storage` */
+    if (out->kind == MEMLORD_EVENT_CHECKPOINT) { /* the name of the checkpoint is in `storage` */
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
@@ -279,8 +282,8 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Leaves every sub-buffer but this thread's without a writer: the other threads are not in the
-   child. */
+/* Mends a forked child: no sub-buffer but this thread's has a writer, because the other threads are
+   not in the child. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -313,7 +316,8 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         fresh = mli_ring_new(lord, capacity);
         if (!fresh) return MEMLORD_E_NOMEM;
         mli_lock_take(&mli_process.registry_lock);
-        if (!mli_ptr_load(&lord->events.ring)) { /* else another thread installed one meanwhile */
+        if (!mli_ptr_load(&lord->events.ring)) { /* otherwise another thread has installed a ring
+                                                    meanwhile */
             mli_ptr_store_release(&lord->events.ring, fresh);
             fresh = NULL;
         }

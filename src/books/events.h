@@ -1,6 +1,7 @@
 /* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
-   and books/counters. Invariant: a ledger has one ring, from the first start until the ledger ends.
-   Locks: registry, to install the ring. Events are written and read without a lock. */
+   and books/counters. Invariant: a ledger has one ring, from the first memlord_events_start until
+   the ledger ends. Lock: the registry lock, to install the ring. Events are written and read
+   without a lock. */
 #ifndef MLI_BOOKS_EVENTS_H
 #define MLI_BOOKS_EVENTS_H
 #include "api/api.h"
@@ -13,19 +14,19 @@
 
 /* The ring is cut into sub-buffers. A thread gets the next sub-buffer that has no writer, and fills
    it alone. So threads share a word only when one of them gets a sub-buffer. A reader copies an
-   event, and then checks that its sub-buffer was not given out again meanwhile. */
+   event, and then checks that the event's sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. It has the row of its site, or a row of the stacks, whose stack tells the
    site.
      what    bytes:49 | kind:4 | dev:8 | has a stack:1
      where   site row or stack row:20 | tag row:16 | scope:28
-     stream  the stream of the block; 0: none */
+     stream  the stream of the block; 0 means none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
 typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
     uint64_t stamp, storage, what, where, stream;
-    uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
+    uint32_t thread, stack; /* the number of the thread that wrote it; the row of its stack, or 0 */
 } mli_event_copy;
 /* Returns the kind of an event, MEMLORD_EVENT_..., from its word `what`. */
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what);
@@ -34,8 +35,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it was never given out,
-                           or a thread gets it now */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0 before the first time,
+                           and while a thread gets the sub-buffer */
     mli_u32 has_writer; /* 1: a thread writes events to it */
     mli_u32 count;      /* how many events it has */
     mli_u32 thread;     /* the number of the thread that wrote them */
@@ -49,28 +50,28 @@ typedef struct mli_ring {
                                sub-buffers lie behind the ring */
 } mli_ring;
 
-/* Returns the ring; NULL: events are not recorded. */
+/* Returns the ring, or NULL if there is none yet. */
 MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
 /* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
    the ledger grows older. */
 typedef struct mli_stamp_scale {
-    uint64_t from; /* the stamp at create */
-    double rate;   /* ns a stamp */
+    uint64_t from; /* the stamp when the ledger was created */
+    double rate;   /* nanoseconds per stamp */
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
-/* Returns the ns from create to a stamp; 0 for a stamp before it. */
+/* Returns the nanoseconds from the creation of the ledger to a stamp, or 0 for an earlier stamp. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
-/* Ends a thread's writing to its sub-buffer. The release pairs with the exchange in
-   mli_subbuf_next: the next writer of the sub-buffer sees all that this thread wrote. */
+/* Ends a thread's writing to its sub-buffer. The release store pairs with the exchange in
+   mli_subbuf_next, so that the next writer of the sub-buffer sees all that this thread wrote. */
 MLI_PRIVATE void mli_subbuf_leave(mli_thread *t);
 
-/* Writes an event. Stores every word by a release: a reader that sees one of the words also sees
-   the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes` may
-   have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
+/* Writes an event. Stores every word by a release, so that a reader that sees one of the words also
+   sees the generation that was stored before it. `rows` is a word2, or some of its bits; `bytes`
+   may have the bit MLI_EVENT_STACK. If no sub-buffer is free, the event is lost and counted. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 /* Writes an event if the ledger records events. */
@@ -79,20 +80,20 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block. `stack` is the row of its stack; 0: the block was not
+/* Records the begin of a block. `stack` is the row of its stack, or 0 if the block was not
    picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
 /* Records the end of a block at a site. `rows` is the word2 that the block has without a side
-   record. The event has the block's tag and stream, and the row of `site`, not that of the block's
-   site. */
+   record. The event has the block's tag and stream, but the row of `site` instead of that of the
+   block's site. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
-/* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
-   inside. */
+/* Records an event that belongs to no block. Requires: the caller holds no lock, and is not inside
+   a shard. */
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
@@ -113,12 +114,12 @@ typedef struct mli_ring_reader {
     mli_stamp_scale scale;
 } mli_ring_reader;
 
-/* Begins to read the events that are in the ring now; 0: no memory. */
+/* Begins to read the events that are in the ring now. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 /* Frees the heap of a reader. */
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies the next event to *out. Returns 0 if there is no further event. Skips a sub-buffer that
-   was given out again meanwhile. */
+/* Copies the next event to *out. Returns 0 if there is no further event. Skips the rest of a
+   sub-buffer that was given out again meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);

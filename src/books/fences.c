@@ -7,13 +7,14 @@
 
 struct mli_fences_state {
     mli_lock lock;
-    mli_ptr all;                      /* mli_fence_record *: every record; push only */
+    mli_ptr all;                      /* mli_fence_record *: the newest of all records; records are
+                                         only added */
     struct mli_fence_record *unused;  /* records that hold no fence */
-    struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* unused queues: there is one for each record, so that a
-                                         free allocates none */
+    struct mli_fence_record *to_drop; /* the detached fences, whose blocks have ended */
+    struct mli_queue *spare_queues;   /* unused queues; each record brings one, so that a free need
+                                         not allocate a queue */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-    mli_u64 serial;                   /* the last number used */
+    mli_u64 serial;                   /* the last number that mli_serial_next returned */
 };
 
 MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
@@ -82,7 +83,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
     return q;
 }
 
-/* Adds the queue of a fence, in the memory of a spare one. */
+/* Adds the queue of a fence, in the memory of a spare queue. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -136,7 +137,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this fence was not yet asked as the first of its queue */
+    if (q->first) { /* the fence that is now first was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -188,7 +189,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
+/* Calls the host's `drop` of a fence. `lord` is NULL if no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -255,8 +256,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers of a forked child, whose threads are not there. Puts the fences of blocks that
-   have ended on the list to be dropped. */
+/* Clears the askers in a forked child, because their threads are not there. Puts the fences of
+   blocks that have ended on the list `to_drop`. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -272,7 +273,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread has left a fence function by
                                                            longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;

@@ -1,7 +1,8 @@
 /* Owns the fences that the host passed in, and the queues of the fences that pending blocks wait
    for. May use base/memory, books/devices and books/threads. Invariant: only one thread at a time,
    the asker of a fence, calls the fence's `done` and `drop`, and it holds no lock then. Lock:
-   fences. A thread may take it inside a shard, and enters no shard while it holds it. */
+   MLI_RANK_FENCES. A thread may take this lock inside a shard, and enters no shard while it holds
+   the lock. */
 #ifndef MLI_BOOKS_FENCES_H
 #define MLI_BOOKS_FENCES_H
 #include "api/api.h"
@@ -13,50 +14,52 @@
 /* The fence queues of a device type. The fences lock guards the members that are not atomic. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type that found queues; not all calls may be counted */
+    mli_u32 calls;    /* calls that found queues of the type; some calls may not be counted */
     mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
     mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is in one of three states. It is recorded on a live block; or a pending block waits for
-   it; or its block has ended and it is to be dropped. While a pending block waits for it, it is in
-   a queue, that of its device and its `queue`, until it is done or has failed. If a block ends
-   while its fence has an asker, the fence is detached, and the asker frees it. If the fence has no
-   asker, the thread that holds the block puts it on the list `to_drop`. */
+/* A fence is in one of three states. In the first, its block is live, and the fence is a recorded
+   use. In the second, its block is pending and waits for the fence. The fence is then in a queue,
+   that of its device and its `queue`, until it is done or has failed. In the third, its block has
+   ended, and the fence is to be dropped. If a block ends while its fence has an asker, the fence is
+   detached, and the asker frees the fence. If the fence has no asker, the thread that holds the
+   block puts the fence on the list `to_drop`. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
     struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* nobody has asked this fence or any after it; NULL: all
+    struct mli_fence_record *unasked; /* no thread has asked this fence or any after it; NULL if all
                                          were asked */
-    uint64_t id;    /* memlord_fence.queue */
-    uint64_t round; /* the last poll that asked the first fence; 0: no poll has */
+    uint64_t id;    /* memlord_fence.queue, which these fences have in common */
+    uint64_t round; /* the number of the last poll that asked the first fence, or 0 */
     uint64_t late;  /* from this time (ns) on, any call asks the first fence again */
     uint32_t dev;
     uint32_t rest;  /* how many calls leave the queue alone after a "not done" */
     uint32_t due;   /* from this number of calls on, a call asks the first fence again */
 } mli_queue;
 
-/* A fence that was taken from the host. `sibling` and `serial` belong to the thread that holds the
-   side record of the block. The fences lock guards the other members. A record is used again and
-   never freed, so that a fork and the end of the ledger find every fence in one list. */
+/* A fence that the host passed in. `sibling` and `serial` belong to the thread that holds the side
+   record of the block. The fences lock guards the other members. A record is used again and never
+   freed, so that a fork and the end of the ledger find every fence in one list. */
 typedef struct mli_fence_record {
     memlord_fence fence;
-    struct mli_fence_record *older;           /* the record made before it */
-    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
+    struct mli_fence_record *older;           /* the record that was made before this one */
+    struct mli_fence_record *sibling;         /* the next fence of the same block; a block has one
+                                                 fence for each queue */
     struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
                                                  `to_drop` and `unused` */
-    mli_queue *queue;                         /* NULL: the fence is in no queue */
+    mli_queue *queue;                         /* the queue that the fence is in, or NULL */
     void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
-                             about to; NULL: no thread */
-    uint64_t key, serial; /* those of the pending block; serial 0: the fence is on no pending
-                             block */
+                             about to; NULL if no thread does */
+    uint64_t key, serial; /* those of the pending block; a serial of 0 means that no pending block
+                             waits for the fence */
     uint32_t dev;
-    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t detached;    /* 1: its block has ended, and the asker drops the fence */
     uint32_t owes_drop;   /* 1: the ledger accepted the fence, and has not called `drop` */
-    int early_answer;     /* what `done` returned while earlier fences of the queue were pending;
-                             0: it has not returned an answer then */
+    int early_answer;     /* what `done` returned while earlier fences of the queue were pending; 0
+                             if it was not called then */
     mli_queue spare;      /* memory for a queue, of this fence or of another: see spare_queues */
 } mli_fence_record;
 
@@ -67,45 +70,49 @@ MLI_PRIVATE void mli_fences_leave(memlord *lord);
 /* Takes the fences lock if no other thread has it. Returns 1 if it took the lock. */
 MLI_PRIVATE int mli_fences_try(memlord *lord);
 
-/* Returns a number that no other call on the ledger gets, above those of earlier calls. */
+/* Returns a number above all that earlier calls on the ledger got. */
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 
-/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
+/* Returns a record for a fence that the ledger has not accepted yet, or NULL if there is no
+   memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
-/* Gives a record back, cleared for its next fence. */
+/* Clears a record, and gives it back for another fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done"; each
                                  further "not done" doubles the number */
 #define MLI_REST_MOST 256     /* the most calls that leave a queue alone */
 #define MLI_REST_NS 10000000u /* after this time any call asks a queue again */
-#define MLI_REST_LOOK 8       /* one call in so many reads the clock, to learn that */
+#define MLI_REST_LOOK 8       /* one in this many calls reads the clock, to see whether that time
+                                 has passed */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
-/* Returns the queue of a device and `queue`; NULL: there is none. */
+/* Returns the queue of a device and `queue`, or NULL if there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
 /* Schedules the next poll of a queue: after `rest` calls on its device type, or after MLI_REST_NS.
-   With `rest` 0 the next call asks. */
+   If `rest` is 0, the next call polls the queue. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
-   as never asked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the queue notes
+   that no thread has asked this fence. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
-/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
+/* Removes a fence from its queue. A queue that is empty then becomes a spare queue. */
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
 
-/* Detaches f and its siblings from a block that has ended or has replaced them. The end of a call
-   drops them. If a fence has an asker, the asker frees it. May be called inside a shard. */
+/* Detaches f and its siblings from a block that has ended or has got other fences. The end of a
+   call drops them. If a fence has an asker, the asker frees the fence. May be called inside a
+   shard. */
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
 
-/* Returns 1 if this thread is running a function of one of the ledger's fences. */
+/* Returns 1 if this thread is running a function of one of the ledger's fences. `here` is an
+   address on the caller's stack. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Asks a fence, and returns its answer: 0 not yet, > 0 done, < 0 failed. Once `done` has answered
-   done or failed, it is not called again. Requires: the caller is the asker of the fence, and holds
-   no lock. */
+/* Asks a fence, and returns its answer: 0 for not yet, > 0 for done, < 0 for failed. Does not call
+   `done` again after `done` has answered done or failed. Requires: the caller is the asker of the
+   fence, and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted: calls its `drop`, once. Returns 1 if this call did
    so. Requires: the caller holds no lock, and is the asker of the fence or the only thread that has
@@ -113,14 +120,15 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
 /* Accepts a fence that no block waits for, and drops it. Under MEMLORD_FLAG_DEFER the end of a call
-   drops it; if `lord` is NULL, this function always does. A `fence` of NULL is none. */
+   drops it instead, unless `lord` is NULL. Does nothing if `fence` is NULL. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
-/* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
+/* Returns the next fence record of the ledger after f, or the first one if f is NULL. Returns NULL
+   if there is none. */
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
-/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
-   not inside. */
+/* Drops and frees the fences that are to be dropped. Requires: the caller holds no lock, and is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
 /* Drops every fence that was accepted and not yet dropped. A `drop` is host code and may defer

@@ -6,7 +6,8 @@
 
 struct mli_limits_state {
     mli_vector reservations;
-    mli_u32 reservation_count; /* and 1 more; under the cold lock */
+    mli_u32 reservation_count; /* one more than there are reservations; changes under the cold
+                                  lock */
 };
 
 /* -- physical devices -- */
@@ -54,7 +55,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
+/* -- the bytes in use: one figure for all functions that read a capacity --
    The figure is `used` of the latest sample plus the growth of the ledger's devices since. So a
    thread that asks before each alloc gets no more than was free at the sample. */
 
@@ -67,11 +68,12 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most bytes that a device can have held since the sample of its phys. Frees on the cpu
-   do not lower that: the allocator below may keep the freed bytes and serve later allocs from them.
-   One bound is what the device held at the sample and the bytes allocated since. Another is the
-   highest live bytes since, which are at most a batch for each thread above the published bytes. A
-   pool has its own count of the bytes that it holds. */
+/* Returns the most bytes that a device can have held since the sample of its phys, and sets *held
+   to the bytes that it holds. Frees on the cpu do not lower the result, because the allocator below
+   may keep the freed bytes and serve later allocs from them. One bound is what the device held at
+   the sample and the bytes allocated since. Another is the highest live bytes since, which are at
+   most a batch for each thread above the published bytes. A pool has its own count of the bytes
+   that it holds. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -82,7 +84,8 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
         const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
         uint64_t level;
         if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
+                                                       mli_cell_count_free */
         live += level;
         in += level + mli_u64_load(&cell->out);
         most += (int64_t)lord->counters.batch;
@@ -136,7 +139,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         mli_lock_take(&to->lock);
         busy = from->ticket_bytes != 0;
         if (!busy) {
-            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            mli_ptr_store_release(&d->phys, to); /* pairs with the load in mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
                                                     device */
             memset(&d->before, 0, sizeof d->before);
@@ -174,8 +177,8 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
 /* -- limits and tickets -- A request compares the live bytes of a phys and the bytes of its tickets
    with the limit, and raises `ticket_bytes`, all while it holds the lock of the phys. So the bytes
    admitted never exceed the limit. The bytes of an alloc come off its tickets after the alloc was
-   recorded. Until then they are in flight and count twice, and a request that is refused only
-   because of them tries again. */
+   recorded. Until then they are in flight and count twice. A request that is refused only because
+   of bytes in flight tries again. */
 
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
@@ -221,9 +224,9 @@ static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated,
         sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
-/* Returns a bound of the live bytes of a phys, which holds at every moment while the function sums:
-   with `high` an upper bound, else a lower one. For the upper bound it reads the freed bytes before
-   the allocated ones, for the lower bound after them. */
+/* Returns an upper bound of the live bytes of a phys or, without `high`, a lower bound. The bound
+   holds at every moment while the function sums. For the upper bound the function reads the freed
+   bytes before the allocated ones, for the lower bound after them. */
 static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
     uint64_t first = mli_phys_sum(lord, phys, !high, high);
     uint64_t last = mli_phys_sum(lord, phys, high, high);
@@ -233,12 +236,13 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* they take about 50 ms, most of that asleep */
 /* Reserves bytes at a phys. Returns 1 if it did, and 0 if they do not fit. Returns -1 if they may
-   fit at the next try: bytes in flight, or a change by another thread, may be the cause. Without
-   `again` it returns 0 in place of -1. */
+   fit at the next try, because bytes in flight or another thread's change may be the cause. Without
+   `again` returns 0 in place of -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
-    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows, because the live bytes are
+                                               below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
         phys->ticket_bytes += bytes;
         return 1;
@@ -270,15 +274,15 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to the context of a thread; NULL: the ticket was closed, or
-   another context adopted it. */
+/* Returns the record of an open ticket that belongs to the context of a thread. Returns NULL if the
+   ticket was closed, or if another context adopted it. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. mli_draw_ticket returns ticket i
-   of these; NULL: it is not open at the phys. */
+/* mli_draw_count returns how many tickets an alloc of this thread may come off. mli_draw_ticket
+   returns ticket i of these, or NULL if that is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -309,8 +313,8 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Moves bytes from one ticket to another. The account of the second ticket then holds them, and
-   that of the first no longer does. */
+/* Moves bytes from one ticket to another. The account of `to` then holds them, and that of `from`
+   no longer does. */
 static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
                                      uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
@@ -321,7 +325,7 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
 /* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
-   now. Requires: the phys lock has been held since the plan. */
+   now. Requires: the caller has held the phys lock since mli_cover_plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -384,7 +388,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* once, as a call with a stale ticket may read it now */
+    if (!v->phys) v->phys = phys; /* set only once, because a call with a stale ticket may read it
+                                     now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -488,7 +493,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
         mli_account_shift(lord, v->account, -(int64_t)v->remaining);
@@ -508,7 +513,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
-    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed the ticket */
     if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);

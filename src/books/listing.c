@@ -93,16 +93,17 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
 
 #define MLI_BLOCK_LIST_MIN 4096u /* the most matches of a shard that are copied at once */
 /* Splits a query into parts if a shard has more matches than are copied at once, which happens
-   where small blocks lie close together. Returns 1 if it did. The hash of its key puts a block into
-   one part, so the block is listed once, however the table changes between the walks. */
+   where small blocks lie close together. Returns 1 if it did. The hash of a block's key decides
+   which part the block is in. So the block is listed once, however the table changes between the
+   walks. */
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
     q->parts = (count + MLI_BLOCK_LIST_MIN - 1) / MLI_BLOCK_LIST_MIN;
     return 1;
 }
 
-/* Copies the blocks of a shard that match a query, or its current part. Allocates room for them
-   while the shard is not paused, and then tries again. */
+/* Copies the blocks of a shard that match a query, or the current part of the query. If there is
+   too little room, allocates more while the shard is not paused, and tries again. */
 static MLI_COLD memlord_result mli_shard_copy(memlord *lord, mli_shard *s, mli_walk_query *q,
                                               mli_copies *c) {
     for (;;) {
@@ -164,7 +165,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root --
+/* -- the k largest: a heap with the smallest block at the root --
    Equal blocks are ordered by address, so that the list is stable. */
 
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {

@@ -8,22 +8,24 @@
 #include "os/compiler.h"
 #include "books/map.h"
 
-/* Copies a block for the host. The site is copied as it is displayed now: the site of a return
+/* Copies a block for the host. The copy has the site as it is displayed now; the site of a return
    address may have no names yet. Requires: the caller is inside the shard, or has paused it, or `e`
    is a copy without a side record. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
-/* Is called for each block of a paused shard that matches a query. A result other than 0 stops the
-   walk. */
+/* A function that is called for each block of a paused shard that matches a query. If it returns a
+   value other than 0, the walk ends. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 
 /* Selects the blocks that a walk over the map visits. */
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
+    uint64_t address;   /* if `containing` is 1, the query selects only the storages that this
+                           address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
-    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    size_t part, parts; /* each shard is walked once for each of `parts` parts; 0 means once for all
+                           blocks */
     memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
@@ -36,27 +38,27 @@ MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
-/* Fills an item, the copy of a block, from the entry of the block while its shard is paused. */
+/* A function that fills an item, the copy of a block, from the entry of the block while its shard
+   is paused. */
 typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
-/* Is called for each item. A result other than 0 stops the walk. */
+/* A function that is called for each item. If it returns a value other than 0, the walk ends. */
 typedef int (*mli_item_fn)(void *user, void *item);
 
-/* Calls fn for an item of `size` bytes for each block that matches a query, shard by shard. No
-   shard is paused then, so fn may call the host. */
+/* Makes an item of `size` bytes of each block that matches a query, shard by shard, and calls fn
+   for each item. No shard is paused when fn runs, so fn may call the host. */
 MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
                                                     mli_fill_fn fill, mli_item_fn fn, void *user);
 MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
                                                  memlord_block_fn fn, void *user, size_t *seen);
 
-/* The heap of the k largest blocks. It has `count` of `cap` = k blocks, and is a heap once it has
-   k. */
+/* The k largest blocks, where k is `cap`. The array is a heap once `count` is `cap`. */
 typedef struct mli_largest {
     memlord_block_info *at;
     size_t count, cap;
 } mli_largest;
 /* Keeps a block if it is one of the k largest so far. */
 MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
-/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
+/* Sorts the heap in place, the largest block first, and resolves the sites. Returns the count. */
 MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
 
 #endif

@@ -3,14 +3,15 @@
 #include "base/memory.h"
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets, or about 1,500 blocks, is small */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* The host may use one number as a storage of every device type. All these keys have the same home
-   bucket. So the slots of a bucket and its largest count of keys elsewhere (its overflow) must
-   together be no less than the number of types. */
+   bucket. So the slots of a bucket and its largest overflow count must together be no less than the
+   number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
+/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+   end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -38,7 +39,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
-    unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
+    unsigned tries = 0; /* needed where a sandbox refuses to sleep and the clock stands still */
     do {
         mli_nap(MLI_DRAIN_NS);
     } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
@@ -60,9 +61,10 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside shard s; s NULL: inside any shard. The load of the list is
-   seq_cst and pairs with the exchange in mli_thread_start: a thread that is not on the list yet
-   sees STOPPED. Requires: all threads have passed a barrier since the shard was stopped. */
+/* Waits until no thread is inside shard s, or inside any shard if s is NULL. The load of the list
+   is seq_cst and pairs with the exchange in mli_thread_start, so that a thread that is not on the
+   list yet sees STOPPED. Requires: all threads have passed a barrier since the shard was
+   stopped. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
@@ -119,22 +121,22 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord) {
 
 /* -- tables -- */
 
-/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
-   three steps. */
+/* Returns the next size of a table, of 1, 2, 3, 4, 5, 6, 8, 10, 12, 16 and so on. From 8 on the
+   sizes double in three steps. */
 static uint32_t mli_buckets_next(uint32_t n) {
     uint32_t step = 1;
     while (step * 8 <= n) step *= 2;
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table that no shard uses: it is being filled, or it was replaced. */
+/* A table that no shard uses, because it is being filled or was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
 } mli_table;
 
 /* Inserts an entry into a table that no other thread sees. Returns 0. Returns -1 if no bucket of
-   the entry's window has room, or if an overflow count on the way is full. */
+   the entry's window has room, or if an overflow count before such a bucket is full. */
 static int mli_table_insert(mli_table *table, const mli_entry *entry) {
     uint64_t hash = mli_hash(entry->key);
     uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
@@ -170,10 +172,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
     return mli_table_insert((mli_table *)user, entry);
 }
 
-/* Replaces a shard's table by a larger one. Returns 0 if it did; `next` is then the old table.
-   Returns 1 if the entries do not fit in `next`. Returns -1 if they will fit in no table: the old
-   table is almost empty and yet too small, so the keys were made to collide. With its first table
-   the shard gets an owner, or becomes shared if the record is the orphan record. */
+/* Replaces a shard's table by a larger one. Returns 0 if it did; *next is then the old table.
+   Returns 1 if the entries do not fit in *next. Returns -1 if they will fit in no table: the old
+   table is almost empty and yet too small, so the keys were made to collide. A shard that gets its
+   first table also gets an owner. It becomes shared instead if t is the orphan record. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -227,7 +229,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard that another thread owns shared, for good. Stops the shard first. */
+/* Makes a shard shared for good, if another thread owns it. Stops the shard first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
@@ -241,7 +243,7 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
 }
 
 /* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
-   store of the header that drops it. */
+   store of the header that drops the lock. */
 
 static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
@@ -249,7 +251,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
 }
 
 /* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
-   shard is stopped. Probing changes no entry: the probe has the slot and the header to store, and
+   shard is stopped. Probing changes no entry. The probe notes the slot and the header to store, and
    mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
    bucket that it probes. */
 
@@ -265,7 +267,7 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
     probe->inside = 1;
 }
 
-/* Looks for the key of a probe in a bucket. Returns 1 if it is there, and notes its slot. */
+/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
 static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
                                    uint64_t header, uint32_t type) {
     const uint64_t print = MLI_HASH_PRINT(probe->hash);
@@ -309,9 +311,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
 }
 
 /* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. Adds `by` to the overflow counts of the buckets before that
-   one and, if there are any, to `displaced`. Unlocks all buckets of a shared shard. The release
-   pairs with the acquire of mli_bucket_try. */
+   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
+   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
+   shard. The release store pairs with the acquire in mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -354,8 +356,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
@@ -388,8 +390,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
-                                                  shard */
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
+                                                  shard's lock */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))

@@ -1,7 +1,7 @@
-/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
    counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: shard, then bucket. */
+   to this shape. Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -13,12 +13,12 @@
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage that the host gave: an address or, below 1 <<
-   MLI_HANDLE_BITS, a handle. The fields of the words, from the lowest bit on:
+/* A block in the map. Its key is the storage that the host gave. A storage below 1 <<
+   MLI_HANDLE_BITS is a handle; any other is an address. The fields of the words, from the lowest
+   bit on:
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
-     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
-     birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
-             birth:26, then 1 */
+     word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record, plus 1
+     birth   mark:26 | 0:1; of a block born in a scope or on a stream: the birth number:26 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -29,8 +29,9 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* the block is picked: books/stacks has its stack */
+/* The bits of word1 above the bytes: dev, references and picked. MLI_UPPER_OF sets no picked
+   bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -48,7 +49,8 @@ static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* a bit of a birth: if it is set, the bits below it
+                                                 are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 /* Returns the word2 of a block without a side record. A row of 0 means no row. */
 static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
@@ -59,7 +61,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
-/* Sets the type of a device. Requires: the dev is not published yet. */
+/* Sets the type of a device. Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- buckets --
@@ -95,9 +97,10 @@ typedef struct mli_bucket {
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    equal distances. Without the shift one distance in ten would put many keys into few buckets. The
-   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
-   the bits just below them: the home uses the former, the print and the overflow count the latter.
-   The type is not hashed: equal handles of two types are rare, and share a home. */
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and choose
+   the home. The bits just below them are also well mixed, and choose the print and the overflow
+   count. The type is not part of the hash, because equal handles of two types are rare. Such
+   handles share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -122,9 +125,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-/* mli_print_match returns a mask of the slots that have a print. mli_print_match_bit returns where
-   the print of the lowest such slot begins in the header. The version with vectors takes as many
-   instructions as the other, but half the registers, and the number of free registers limits how
+/* mli_print_match returns a mask of the slots whose print is `print`. mli_print_match_bit returns
+   where the print of the lowest such slot begins in the header. The version with vectors takes as
+   many instructions as the other, but half the registers. The number of free registers limits how
    far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
@@ -146,7 +149,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-/* Returns the vacant slots, as the lowest bits of their prints. */
+/* Returns the vacant slots of a header, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -164,26 +167,28 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 /* -- shards --
 
    A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+   uses the shard's table, and leaves the shard afterwards. A thread that is inside runs no host
+   code, allocates nothing and takes only the innermost locks, because a thread that stops the shard
+   waits for it.
 
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. So
-   the blocks of one thread are mostly in shards that no other thread uses, and in cache lines of
-   these.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one shard. The
+   blocks of one thread are therefore mostly in shards, and in cache lines, that no other thread
+   uses.
 
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores;
+   The first thread that uses a shard owns it. The owner uses the table with plain loads and stores;
    atomic read-modify-writes would double the cost of a call. The first call of another thread makes
    the shard shared for good. In a shared shard a thread locks each bucket that it uses.
 
    A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
    that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until no thread is inside. So either it sees `inside`, or the owner sees STOPPED. */
+   and waits until no thread is inside. So either the thread that stops the shard sees `inside`, or
+   the thread that enters it sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles, of which only 1024 are in one shard. On 64 bits the
-   bound is 4 MiB, because a program that is not position independent begins there, and its heap
-   follows. */
+/* Keys below 1 << MLI_HANDLE_BITS are handles. Only 1024 of them are in one shard. With 64-bit
+   addresses the bound is 4 MiB, because a program that is not position independent begins there,
+   and its heap follows. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -192,21 +197,25 @@ static MLI_HOT int mli_bucket_try(mli_bucket *b) {
 #define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_NEW, /* the shard has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* this and any larger value is the id of the thread that
+                                             owns the shard */
 };
 
-/* Returns the shard of an address. For a handle this is mostly another shard than mli_shard_of
-   returns. */
+/* Returns 1 if a key is a handle, and otherwise 0. */
+static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
+/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
+   returns it. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    if (MLI_UNLIKELY(mli_key_is_handle(key)))
+        key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -216,20 +225,24 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
+   Otherwise the caller leaves at once. Requires: the caller has just seen that
+   MLI_SPECIAL_NO_BARRIER is not set in `special`.
 
-   Memory order: the release orders the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   Memory order: the release store orders the thread's earlier work before it, for a thread that
+   stops the shard. The acquire load pairs with the release store of the state by that thread. The
+   barrier in mli_barrier_threads ensures that the store comes before the load. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
     mli_compiler_barrier();
     return mli_u32_load_acquire(&s->state);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
+/* Returns the shard that the calling thread is inside, or NULL if it is in none. */
+static MLI_HOT mli_shard *mli_shard_entered(const mli_thread *t) {
+    return (mli_shard *)mli_ptr_load_own(&t->inside);
+}
+/* Leaves the shard. The release store pairs with the load in mli_shard_wait: the thread that
+   stopped the shard sees all that this thread did inside. */
 static MLI_HOT void mli_shard_leave(mli_thread *t) {
     mli_rank_inside(0);
     mli_ptr_store_release(&t->inside, NULL);
@@ -239,8 +252,8 @@ static MLI_HOT void mli_shard_leave(mli_thread *t) {
 
 typedef struct mli_home {
     mli_bucket *bucket;
-    uint64_t hash, header; /* the header is without the lock bit */
-    uint64_t next;         /* the header to store */
+    uint64_t hash, header; /* the hash of the key, and the bucket's header without the lock bit */
+    uint64_t next;         /* the header that mli_home_store will store */
 } mli_home;
 
 /* Finds the home of a key, and returns its header. Prefetches the second cache line of the
@@ -251,8 +264,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters a shard that this thread owns, and begins at the home of a key. Returns 0 if the thread
-   does not own the shard; it has then left. */
+/* Enters a shard that this thread owns, and begins at the home of a key. If the thread does not own
+   the shard, leaves it and returns 0. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -262,8 +275,8 @@ static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key,
     return 0;
 }
 /* Finds a slot for a new key in its home, and sets `next` to the header with the print of the key.
-   NULL: the key may be live, in the home or in a later bucket, because a print matches or an entry
-   overflowed; or no slot is vacant. */
+   Returns NULL if no slot is vacant. Returns NULL, too, if the key may be live: a print matches, or
+   an entry overflowed to a later bucket. */
 static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
     unsigned bit;
@@ -275,8 +288,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Returns the first entry in the home of a key whose print matches, if that entry has the key; else
-   NULL. Sets `next` to the header without the entry. Does not compare the device type. */
+/* Returns the first entry in the key's home that has the key's print. Returns NULL if no entry has
+   it, or if this entry has another key. Sets `next` to the header without the entry. Does not
+   compare the device type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -288,16 +302,16 @@ static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     home->next = home->header ^ print << bit;
     return MLI_LIKELY(e->key == key) ? e : NULL;
 }
-/* Stores `next` as the header. This one store does three things: the print that it sets or clears
-   inserts or erases the entry; the release publishes the entry's words, which were written before;
-   and the lock bit, which it lacks, unlocks a shared bucket. */
+/* Stores `next` as the header. The print that this store sets or clears inserts or erases the
+   entry. The release order publishes the words of the entry, which were written before. The store
+   also unlocks a shared bucket, because `next` lacks the lock bit. */
 static MLI_HOT void mli_home_store(const mli_home *home) {
     mli_u64_store_release(&home->bucket->header, home->next);
 }
 
-/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key; in a
-   shared shard locks the home. Returns 0 if another thread owns the shard or holds the bucket, or
-   if the shard has no table; this thread has then left. */
+/* Enters a shard that this thread owns, or a shared shard, and begins at the home of a key. In a
+   shared shard, locks the home. If another thread owns the shard or holds the bucket, or if the
+   shard has no table, leaves the shard and returns 0. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter_by_store(t, s);
     if (MLI_LIKELY(state == t->id)) {
@@ -321,14 +335,15 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering a shard: the ways of all other calls -- */
+/* -- entering a shard: the ways that all other calls use -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
-   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
-   is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
-   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
-   only an acquire may come before the store of an exchange (ARM's ldapr). */
+/* Enters a shard as mli_shard_enter_by_store does, but with an exchange, which is a full barrier.
+   Sets mli_thread.by_exchange, because this record enters by an exchange from now on. (The bit
+   MLI_SPECIAL_NO_BARRIER is never cleared, and a later load never returns an older value.) The
+   release store pairs with the load in mli_barrier_threads. It makes visible all that the thread
+   did inside shards before it saw the bit. The loads here, in mli_barrier_threads and in
+   mli_shard_wait are seq_cst, because an acquire load may come before the store of an exchange
+   (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard by an exchange if this thread has to, else by a store. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -338,42 +353,44 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
-   state and `inside`, and the alert or a threshold and the counts.
+   before this call, or the caller sees after this call what T stored before T's load. Callers need
+   this for a shard's state and `inside`, and for the alert or a threshold and the counts.
 
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
+   The system's barrier for all threads provides this order. Without that barrier T executes one of
+   its own: the exchange when T enters a shard, and the addition when T ends a call
+   (mli_call_end_slow). That addition pairs with the addition here.
 
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads later,
-   it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   The system may refuse its barrier after threads have run without barriers of their own. T may
+   then have read `special` without MLI_SPECIAL_NO_BARRIER, and may be preempted for any time before
+   its store. So until T is seen to enter by an exchange, each caller waits for stores to drain. If
+   T loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
+   later, it sees the caller's store. The wait has a bound, so a thread that sleeps delays no call
+   for longer.
 
-   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   Several callers may find the refusal at once, while others still had the barrier. Each caller is
    ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
-   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   over a free record, is seen here or reads `has_barrier` as 0, because the exchanges and loads of
    `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
-/* Stops a shard, so that the caller can read all of it, and keeps its lock. Returns 0 if the shard
-   has no table: then it is not stopped, and the lock is not held. */
+/* Stops a shard, so that the caller can read all of it, and keeps the shard's lock. If the shard
+   has no table, returns 0, and neither stops the shard nor keeps its lock. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
-/* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter_by_store. */
+/* Ends a pause: restores the shard's state and drops its lock. The release store pairs with the
+   acquire load in mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
-/* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
+/* Stops all shards with one barrier, for a fork. Takes all shard locks, which mli_map_thaw
+   drops. */
 MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
-/* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   caller holds the shard's lock, or no other thread knows the ledger. */
+/* Calls fn for every entry of a shard until fn returns nonzero, and returns what fn returned last.
+   Requires: the caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first table. `size` is the size of the table that the caller
+/* Gives a shard its first table, or a larger one. `size` is the size of the table that the caller
    found too small. If another thread has replaced that table, does nothing and returns 0. The new
    table is a fifth to a third larger, and is allocated before the shard is stopped. Only threads
    that use this shard wait. Returns -1 if there is no memory, or if no table has room for the
@@ -382,9 +399,9 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
-   shard, so that shards of equal blocks do not all grow at once, and one shard can use the memory
-   that another has returned. In a small ledger the bound is 2 to 64: it can spare the memory, and
-   almost every entry is in its home. Requires: the caller is inside the shard. */
+   shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
+   that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
+   so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for keys that the home bucket does not decide -- */
@@ -393,12 +410,13 @@ typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL: there is none, or the caller
-                            did not want one */
-    unsigned bucket;     /* the bucket of `entry` or, if that is NULL, of `room`; 0: the home */
-    uint64_t header;     /* the header to store in that bucket: without `entry`, or with the new
-                            entry in `room` */
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
     unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
                             thread has locked them */
     int shared;          /* 1: the shard is shared */
@@ -408,20 +426,20 @@ typedef struct mli_probe {
 /* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
    looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe of an address after mli_home_enter, which in a shared shard has locked the
-   home. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key; or where no entry of this hash is in a later bucket and, with `want_room`, a vacant slot was
-   found. A slot behind a bucket whose overflow count is full cannot be used. Returns 0. Returns -1
-   if another thread holds a later bucket; the caller must then leave. A thread waits only for the
-   lock of a home, so waiting threads form no cycle. */
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
-/* Inserts the key of a probe in its room, and unlocks. */
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks. From then on another thread may overwrite the words of
-   the entry. Requires: probe->entry is not NULL. */
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
 MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 
 /* Drops the bucket locks of a probe. */
@@ -429,11 +447,11 @@ MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 
-/* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. A shard that another thread owns is
-   made shared first, and a table without room grows. Returns 0; the thread is then inside, unless
-   the shard has no table. Returns -1 if there is no memory; the thread is then not inside.
-   Requires: the caller is not inside a shard. */
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 

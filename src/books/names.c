@@ -5,9 +5,9 @@
 
 struct mli_names_state {
     mli_ptr index;
-    mli_dict strings;            /* of mli_stb_string: every string once */
+    mli_dict strings;            /* its items are mli_stb_string; it has every text once */
     uint64_t bytes;
-    mli_ptr labels;              /* const char *, interned */
+    mli_ptr labels;              /* const char *: a kept string */
 };
 
 /* The index: hash tables from addresses to rows and records. Threads read them without a lock.
@@ -17,11 +17,11 @@ struct mli_names_state {
 #define MLI_INDEX_MIN 64
 #define MLI_INDEX_MAX ((uint64_t)1 << 18) /* the most pairs of a table, which then has 4 MiB */
 typedef struct MLI_ALIGNED8 mli_index {
-    uint64_t mask, count; /* mask + 1 pairs follow; count of them are in use */
+    uint64_t mask, count; /* mask + 1 pairs follow this struct; count of them are in use */
     struct mli_index *older;
 } mli_index;
 typedef struct mli_index_pair {
-    mli_u64 key, value; /* key 0: vacant; value is written before key */
+    mli_u64 key, value; /* a key of 0 means vacant; `value` is written before `key` */
 } mli_index_pair;
 
 /* -- memory under the cold lock -- */
@@ -56,14 +56,14 @@ MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
 
 /* -- cold tables -- */
 
-#define MLI_DICT_HEAD 16 /* bytes before each part that stb_ds takes of a block: the part's size */
+#define MLI_DICT_HEAD 16 /* the bytes before each allocation of stb_ds, which have its size */
 
 /* Returns how many bytes of a block an allocation of `size` by stb_ds takes, with its head. */
 static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds, from the first block of the table that stb_ds works on. It cannot fail,
+/* Allocates for stb_ds, from the first block of the table that stb_ds changes now. Cannot fail,
    because mli_dict_room_locked has reserved all the memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
@@ -74,7 +74,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     return fresh;
 }
 
-/* The functions of stb_ds are static here: the host may link its own copy. */
+/* The functions of stb_ds are static here, because the host may link its own copy. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -109,7 +109,7 @@ MLI_STB_PRIVATE void *stbds_hmput_key(void *a, size_t elemsize, void *key, size_
 MLI_STB_PRIVATE void *stbds_hmdel_key(void *a, size_t elemsize, void *key, size_t keysize,
                                       size_t keyoffset, int mode);
 MLI_STB_PRIVATE void *stbds_shmode_func(size_t elemsize, int mode);
-struct stbds_string_arena; /* no typedef: stb_ds makes it, and C99 forbids a second */
+struct stbds_string_arena; /* stb_ds makes the typedef, and C99 forbids a second */
 MLI_STB_PRIVATE char *stbds_stralloc(struct stbds_string_arena *a, char *str);
 MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #ifdef __cplusplus
@@ -158,7 +158,7 @@ static size_t mli_dict_index_takes(size_t slots) {
 }
 
 /* Adds a block to a table that has fewer than `need` bytes left. Returns -1 if there is no memory
-   for it yet, else 0. */
+   for the block yet, else 0. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -189,8 +189,8 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
-/* Returns the item of a key; NULL: the table does not have the key. The pointer is valid until the
-   next put. */
+/* Returns the item of a key, or NULL if the table does not have the key. The pointer is valid until
+   the next put. */
 static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     ptrdiff_t at;
@@ -200,9 +200,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
-   the table needs memory first, and the caller tries again. Requires: the table does not have the
-   key, because stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key.
+   Returns NULL if the table needs memory first; the caller then tries again. Requires: the table
+   does not have the key, because stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -285,7 +285,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
-    if (r == MEMLORD_OK) /* pairs with mli_labels */
+    if (r == MEMLORD_OK) /* pairs with the load in mli_labels */
         mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }

@@ -96,7 +96,7 @@ static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
 
-/* Returns the index of the first part at an offset or after it; `count` if there is none. */
+/* Returns the index of the first part at an offset or after it, or `count` if there is none. */
 static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     uint32_t low = 0, high = parts ? parts->count : 0;
     while (low < high) {
@@ -110,7 +110,7 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. If the array is full, *spare takes its place, and *spare is
-   then the old array. MLI_AGAIN: the array is full, and *spare is no larger. */
+   then the old array. Returns MLI_AGAIN if the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -138,8 +138,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
-   room for at the next try. Enters the shard and leaves it. */
+/* Tries once to insert a part: enters the shard and leaves it. If the result is MLI_AGAIN, *room is
+   the number of parts that *spare must have room for at the next try. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -179,7 +179,7 @@ static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, 
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-/* Removes the part at an offset. Frees the array if it is then empty. */
+/* Removes the part at an offset. Frees the block's array of parts if that is then empty. */
 static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key, uint64_t offset) {
     mli_probe probe;
@@ -219,7 +219,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 }
 
 /* Frees the array of parts of a block when the ledger ends. A large array does not lie in the
-   regions of the ledger, so that it is not freed with these. */
+   regions of the ledger, so freeing the regions does not free the array. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);

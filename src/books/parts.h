@@ -12,19 +12,20 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* The side record of a block: a description, more references than fit, fences to wait for. */
+/* Facts that few blocks have: a description, more references than fit in the entry, fences to wait
+   for, an account, parts. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the word2 that the entry would have without this record */
     uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
                                         (63) */
     struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
                                         not yet done */
-    uint64_t serial;                 /* the number of the pending block, which no other block has;
-                                        0: the block is not pending */
+    uint64_t serial;                 /* a number that no other pending block has; 0 if the block is
+                                        not pending */
     uint64_t epoch;                  /* of a pending block: the epoch in which it was freed */
-    memlord_account account;         /* the account that the block is charged to; 0: none */
-    uint64_t charged;                /* the bytes that are charged to it */
-    struct mli_parts *parts;         /* NULL: the block has no parts */
+    memlord_account account;         /* the account that the block is charged to; 0 means none */
+    uint64_t charged;                /* the bytes that are charged to `account` */
+    struct mli_parts *parts;         /* the parts of the block; NULL if it has none */
     memlord_meta meta;
 } mli_side_record;
 
@@ -32,12 +33,12 @@ typedef struct mli_side_record {
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. The result is OK if `lord`
-   is NULL, or if the ledger's own allocator makes the call. */
+   gets the thread record. If *t is NULL, the caller returns the result. The result is MEMLORD_OK if
+   `lord` is NULL, or if the ledger's own allocator makes the call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          const memlord_site *site, mli_thread **t);
 
-/* Returns the side record that a word2 points to; NULL: it points to none. */
+/* Returns the side record that a word2 points to, or NULL if it points to none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
@@ -45,32 +46,33 @@ MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
 /* Charges a block of `bytes` to an account, in the place of the charge that the block had. If
-   `account` is 0, the block is charged to none. Requires: the caller holds the entry, or no other
-   thread knows the record. */
+   `account` is 0, the block is charged to none. Requires: a probe of the caller holds the entry, or
+   no other thread knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
 /* Returns 1 if the block was freed and waits for its fences. */
 MLI_PRIVATE int mli_is_pending(uint64_t word2);
 
-/* Finds a key and returns its entry; NULL: the key is dead or its block is pending. In either case
-   the caller calls mli_probe_leave. */
+/* Finds a key and returns its entry, or NULL if the key is dead or its block is pending. In either
+   case the caller calls mli_probe_leave. */
 static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                          mli_probe *probe) {
     (void)mli_probe_find(lord, t, type, key, 0, probe);
     return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
 }
 
-/* Finds a key and returns the side record of its block, which may be pending; NULL: the key is
-   dead, or its block has no side record. In either case the caller calls mli_probe_leave. */
+/* Finds a key and returns the side record of its block, which may be pending. Returns NULL if the
+   key is dead, or if its block has no side record. In either case the caller calls
+   mli_probe_leave. */
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
 /* Finds a live key, and makes the side record of its block if there is none. With `for_ref` makes
-   it only if one more reference needs it. After E_UNKNOWN and E_NOMEM the function has left the
-   shard. It allocates the record between two probes, because nothing may be allocated inside a
-   shard. */
+   it only if one more reference needs it. If the result is E_UNKNOWN or E_NOMEM, the function has
+   left the shard. It allocates the record between two probes, because nothing may be allocated
+   inside a shard. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
@@ -94,8 +96,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
 /* Frees all parts of a block. Requires: no other thread can reach the array. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
 
-/* Moves the parts of a pending block to the block that it was moved to, which has `bytes`. Frees
-   the parts that do not lie in those bytes. */
+/* Moves the parts of a pending block to the block that its bytes were moved to, which has `bytes`
+   bytes. Frees the parts that do not lie in those bytes. */
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);

@@ -9,7 +9,7 @@
 #include "books/counters.h"
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -22,7 +22,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, with kept copies of its strings. MLI_AGAIN: the function needs memory first. */
+/* Copies a site, with kept copies of its strings. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -38,8 +38,8 @@ MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, cons
         lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
 }
 
-/* Finds the site of a struct with kept strings, in a module. NULL: there is none; *key is then a
-   key for the site that the index does not have yet. */
+/* Finds the site of a struct with kept strings, in a module. Returns NULL if there is none. *key is
+   then a key for the site that the index does not have yet. */
 static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
                                                const void *module, uint64_t *key) {
     uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
@@ -57,7 +57,8 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site that is displayed as `kept`. NULL: there is no memory for it yet. */
+/* Makes the record of a site that is displayed as `kept`. Returns NULL if there is no memory for
+   the record yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -67,7 +68,7 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     return site;
 }
 /* Adds a site to the index under its content and under its struct. So the index has a site under
-   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
+   every struct by which the site was ever displayed. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -132,17 +133,18 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const meml
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 0 if the build id in memory is not that of a known module. Reads it only in the page
+/* Returns 0 if the build id in memory is not that of a known module. Reads the id only in the page
    where the module starts, because every module has that page. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
-    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells the
+                                                                    module */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
-   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
-   without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or if *out is NULL
+   because no module is there. Returns 0 if the ledger does not know the module, or if the system
+   cannot tell without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -187,7 +189,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the load in
+                                                             mli_module_newest */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -200,8 +203,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none; *key is then a key for the site that the index
-   does not have yet. A module that is loaded again at another address has the same sites. */
+/* Finds the site of a place. Returns NULL if there is none. *key is then a key for the site that
+   the index does not have yet. A module that is loaded again at another address has the same
+   sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -224,8 +228,8 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
-/* Makes the name of a place from its module and offset, "libfoo.so+0x1f0", or without a module from
-   its address. */
+/* Makes the name of a place, such as "libfoo.so+0x1f0" from its module and offset. Without a module
+   makes the name from the address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
     char text[300]; /* the name of the module's file, and the offset */
@@ -240,8 +244,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. If the module stays, the index has the address,
-   too. */
+/* Finds or makes the site of a return address. If the address's module stays loaded, adds the
+   address to the index, too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -269,8 +273,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module` is the module at the address; NULL: it is not known,
-   and the function asks the system. */
+/* Makes the site of a return address. `module` is the module at the address. If it is NULL, the
+   function asks the system for the module. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -297,9 +301,9 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns the name of the function that has the return address of a site; NULL: its symbol is not
-   known, or its module is not there now. Requires: the caller holds no lock of the ledger, because
-   dladdr takes the loader's lock, and the call could wait for ever. */
+/* Returns the name of the function that has the return address of a site. Returns NULL if the
+   symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
+   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
@@ -309,7 +313,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
-   host may pass any struct that it was given. MLI_AGAIN: the function needs memory first. */
+   host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -321,7 +325,7 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     if (!shown) return MLI_AGAIN;
     *shown = fresh;
     mli_index_add_locked(lord, mli_index_key(shown, MLI_INDEX_SUBJECT), (uint64_t)(uintptr_t)site);
-    mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
+    mli_ptr_store_release(&site->display, shown); /* pairs with the loads in mli_site_display */
     return MEMLORD_OK;
 }
 static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
@@ -360,9 +364,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site; NULL: the
-   row is that of a tag. The host may know a site by several addresses, but the site has one row on
-   each device. The index has that row under the record of the site. */
+/* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
+   if the row is that of a tag. The host may know a site by several addresses, but the site has one
+   row on each device. The index has that row under the record of the site. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {

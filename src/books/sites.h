@@ -1,7 +1,7 @@
 /* Owns the records of sites, and finds the rows that a call counts on. May use books/names,
    books/counters and books/devices. Invariants: the record of a site lives until the ledger ends;
-   no function here allocates or takes a lock inside a shard. Locks: cold; memlord_sites_enable
-   takes registry and no other. */
+   no function here allocates or takes a lock inside a shard. Locks: the cold lock.
+   memlord_sites_enable takes only the registry lock. */
 #ifndef MLI_BOOKS_SITES_H
 #define MLI_BOOKS_SITES_H
 #include "api/api.h"
@@ -10,31 +10,33 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* When a site is first seen, its record is made and its strings are copied. A site has one row for
-   each device on which it is used. A struct of the host (memlord_site) that is new is compared by
-   its content and its module, because it may be a site that is known by another struct. The site of
-   a return address is known by its place, which is looked up when the address is first seen. The
+/* When a site is first seen, the ledger makes its record and copies its strings. A site has one row
+   for each device on which it is used. A struct of the host (memlord_site) that is new is compared
+   by its content and its module, because the ledger may know the site by another struct. The site
+   of a return address is known by its place, which is looked up when the address is first seen. The
    index has the address only if the module stays loaded. For any other address each call asks which
    module is there now, because dlclose tells nobody. */
 
 /* A scope: a path of names. services/scopes has the totals. */
 typedef struct mli_scope_record {
     uint32_t id;                     /* the number of the scope, from 1 */
-    struct mli_scope_record *parent; /* NULL: it is an outermost scope */
+    struct mli_scope_record *parent; /* the enclosing scope; NULL if there is none */
     const char *name, *path;         /* kept strings */
-    struct mli_site_record *site; /* NULL: the scope was begun by name */
-    mli_ptr threads;              /* mli_thread_scope *: the list of its thread scopes; it grows */
+    struct mli_site_record *site; /* where the scope was begun; NULL if it was begun by name */
+    mli_ptr threads;              /* mli_thread_scope *: the list of the threads' totals in this
+                                     scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
-    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
-    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
+    mli_u64 birth; /* the last birth in this scope on no stream, as mark:26 | number:26; 0 means
+                      none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t stream;      /* 0: none */
-    uint32_t mark, scope; /* numbers; a scope of 0 is none */
+    uint64_t stream;      /* 0 means no stream */
+    uint32_t mark, scope; /* the numbers of the mark and of the scope; a scope of 0 means none */
 } mli_birth;
 
 /* What a site is made from: a file, a function and a line, and the module that has them. A line of
@@ -42,48 +44,53 @@ typedef struct mli_birth {
    module the line is another site. */
 typedef struct mli_site_origin {
     const memlord_site *planted; /* the struct of the host */
-    const void *module; /* the module that has the struct, by mli_module_of; NULL: not known */
+    const void *module; /* the module that has the struct, by mli_module_of; NULL if it is not
+                           known */
 } mli_site_origin;
 
-/* A module, an executable or a library, that had a return address. The record lives until the
-   ledger ends, because sites refer to modules that are unloaded. A place is a module, its build id,
-   and the offset of a call in the file of the module. */
+/* A module, which is an executable or a library, that has had a return address. The record lives
+   until the ledger ends, because sites refer to modules that are unloaded. A place is a module, its
+   build id, and the offset of a call in the file of the module. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order in which modules are seen */
     struct mli_module *next; /* the module that was seen before this one */
-    mli_ptr same;            /* mli_module *: another module that was loaded at the same start */
+    mli_ptr same;            /* mli_module *: another module that was loaded at the same start
+                                address */
     mli_image image;         /* its strings are kept strings; `id` may be read only as
                                 mli_module_has_id does */
-    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
+    const char *build_id;    /* a kept string, in hexadecimal; "" if the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
 typedef struct mli_site_record {
-    memlord_site original;   /* what is displayed until the site is renamed or resolved */
-    mli_ptr display;         /* const memlord_site *: what is displayed; a rename replaces the whole
-                                struct */
-    const void *address;     /* the return address by which the site was first seen; NULL: the site
-                                is a struct of the host */
-    const void *module;      /* the module of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    memlord_site original;   /* what reports display until the site is renamed or its symbol is
+                                found */
+    mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
+                                the whole struct */
+    const void *address;     /* the return address by which the site was first seen; NULL if the
+                                site is a struct of the host */
+    const void *module;      /* of a struct of the host: the module that has it (see
+                                mli_site_origin) */
+    const mli_module *where; /* of a return address: the module that has it; NULL if none has */
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
-                                stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
+                                the site */
 } mli_site_record;
 
-/* Returns the module that was seen last. Its `next` was seen before it. NULL: there is no
-   module. */
+/* Returns the module that was seen last, or NULL if there is none. Its `next` was seen before
+   it. */
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
 
 MLI_TABLE(const memlord_site mli_no_site) /* two empty strings and line 0 */
 
-/* Returns the site that the index has for an identity: a struct of the host, or a return address.
-   NULL: the index has none. */
+/* Returns the site that the index has for a struct of the host or a return address, or NULL if the
+   index has none. */
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
 
-/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+/* Finds or makes the site with the content and the module of `from`, and leaves room for one more
+   key in the index. */
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out);
@@ -92,29 +99,31 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
-   mli_busy_begin drops. */
+/* Returns the origin of a struct of the host. Requires: the caller holds no lock but the orphan
+   lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
-/* Returns the ledger's copy of a site, which the caller may keep after the call; NULL: no
-   memory. */
+/* Returns the ledger's copy of a site, which the caller may keep after the call. Returns NULL if
+   there is no memory. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
-/* Returns the site of a return address that the index does not have; NULL: no memory. */
+/* Returns the site of a return address that the index does not have. Returns NULL if there is no
+   memory. */
 MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
-/* Returns the site of a return address; NULL: no memory. */
+/* Returns the site of a return address, or NULL if there is no memory. */
 static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-/* Returns a site as reports display it. A return address gets its symbol when it is first
-   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
-   mli_place_function. */
+/* Returns a site as reports display it. Looks up the symbol of a return address when the site is
+   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
+   Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
+   the ledger. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
-/* Does the same without an allocation: a symbol that it looks up goes to *named, and is not
-   kept. */
+/* Does what mli_site_display_of does, without an allocation. A symbol that it looks up goes to
+   *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
@@ -123,7 +132,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
                                                  uint32_t dev, uint32_t *number);
 
 /* Returns the row of a site or a tag on a device, and adds it on first use. If there is no room for
-   the row, returns 0 and counts that in dropped_sites. */
+   the row, returns 0 and adds 1 to dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 

@@ -12,22 +12,22 @@
 
 #define MLI_STACK_HEADS 65536u     /* the number of chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
-#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* chains; 0 is an empty one */
 } mli_stack_heads;
 MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
-   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
-   answers of system calls that neither wait nor fail, because the first call of a process may come
-   from inside malloc or from a sandbox. */
+/* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
+   one the seed differs in each run, process and ledger. A forked child always gets another seed.
+   The seed is mixed from answers of system calls that neither wait nor fail, because the first call
+   of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -37,14 +37,14 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
-    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* that of the newest ledger */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* the address of the ledger is random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* so is that of the stack */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* the newest generation */
     lord->stacks.seed = seed;
 }
-/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
-   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in their sequence. */
+/* Draws the number of bytes until a thread's next sample. The number is exponentially distributed,
+   with t->stack_mean as its mean. The random numbers are those of splitmix64. Each thread record of
+   each ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -54,9 +54,9 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked;
-   0: it is not picked. If the mean has changed since the last draw, draws again. That adds no bias,
-   because what is left of an old draw is distributed as a new draw is. */
+/* Counts the bytes of an alloc on the general path. Returns the mean by which the alloc is picked,
+   or 0 if it is not picked. If the mean has changed since the last draw, draws again. That adds no
+   bias, because what is left of an old draw is distributed as a new draw is. */
 static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
     if (t->stack_mean != mean || !t->stack_random) {
@@ -102,9 +102,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
-   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
-   the releases of the functions that add nodes. */
+/* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
+   return address in a module that stays loaded. Returns 0 if there is no such node. Needs no lock,
+   because the acquire loads pair with the release stores of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -128,7 +128,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
+/* Numbers a site among the frames of stacks. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -141,8 +141,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The node is in the chain of the site's address, though the module may no longer be there. */
+/* Finds or adds the node of a site. Returns E_NOMEM if the tree is full, MLI_AGAIN if it needs
+   memory first. The node is in the chain of the site's address, whatever is at that address now. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -160,14 +160,14 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_node_count */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, and adds it on first use; 0: there is no room for the node.
-   A node is found by the site of the address, because another module may be at a known address by
-   now. */
+/* Returns the node of a return address, and adds it on first use. Returns 0 if there is no room for
+   the node. A node is found by the site of the address, because another module may be at a known
+   address by now. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -203,7 +203,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the row of a stack, and adds it on first use; 0: there is no room for the row. */
+/* Returns the row of a stack, and adds it on first use. Returns 0 if there is no room. */
 static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
                                                uint32_t site) {
     uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
@@ -215,8 +215,8 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of the stack that has these return addresses, the innermost first; 0: there is no
-   room for the row or for a node. */
+/* Returns the row of the stack that has these return addresses, the innermost first. Returns 0 if
+   there is no room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
@@ -233,8 +233,8 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table; if the table does not have the key, the vacant entry for
-   it. Requires: the table has a vacant entry. */
+/* Returns the entry of a key in a table or, if the table does not have the key, the vacant entry
+   for it. Requires: the table has a vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
@@ -248,7 +248,7 @@ static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry. Moves the entries after it that are not at home because of it. */
+/* Removes an entry. Closes the gap, so that later look-ups do not end there. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
@@ -266,8 +266,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in the place of the present one, unless another thread has done so. *table
-   and *cap are then the table that the caller frees. */
+/* Puts the larger table *table in the place of the present one, unless another thread has done so.
+   *table and *cap are then the table that the caller frees. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -311,7 +311,7 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
+/* Takes a block off its row. With `undo` counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
@@ -325,7 +325,7 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-/* Notes the block as the last one that this thread had picked. */
+/* Notes a block as the last one that this thread had picked. */
 static void mli_taken_set(memlord *lord, const mli_pick *pick) {
     mli_thread *t = mli_self.thread;
     if (mli_self.generation != lord->generation) return; /* the thread has no record */
@@ -370,7 +370,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
+    if (bytes > mli_self.pick_had) { /* the totals, too, count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -446,8 +446,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those before the frame with the address of the site.
-   If no frame has that address, those before the frame with the address of the caller. */
+/* Returns how many of `n` frames are MemLord's own. They come before the frame with the address of
+   the site or, if no frame has that, before the frame with the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -459,17 +459,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-local variables are its parent's. To see that it is in such a
-   child takes a system call, which only samples can afford. If every alloc is picked, the function
-   does not look, and allocs in such a child are unwound, too. */
+   of vfork, whose locks and thread-local variables are its parent's. Only a system call can tell
+   that the thread is in such a child, and only samples can afford one. If every alloc is picked,
+   the function does not look, and allocs in such a child are unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first frame that cannot be code, which is garbage
-   or the end of the stack. In an address of code the top byte is 0. The keys of the index use that
-   byte. */
+   or the end of the stack. An address of code has 0 in its top byte, which the keys of the index
+   use. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -477,8 +477,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or it is empty. */
+   own ones. Sets *from to its first frame, and returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -502,8 +502,8 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows, before the first stack. A short process may need no chains,
-   and to clear them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows before the first stack is taken. A short process may need no
+   chains, and clearing them takes a while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
@@ -562,7 +562,7 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     }
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
-    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire load above */
     mli_lock_drop(&lord->stacks.lock);
     if (!frames) return fresh;
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
@@ -609,7 +609,7 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 }
 #endif
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
-    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
     return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
@@ -637,9 +637,9 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* From now on takes stacks of `depth` frames, one for each `bytes` bytes on average; if `bytes` is
-   0, one for each MLI_STACK_BYTES. The first time also seeds the samples, and unwinds once, because
-   the system's unwinder may load a library then. Requires: no other thread changes the settings. */
+/* Begins to take stacks of `depth` frames, one for each `bytes` bytes on average (MLI_STACK_BYTES
+   if that is 0). The first call also seeds the samples, and unwinds once, because the system's
+   unwinder may load a library then. Requires: no other thread changes the settings. */
 static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
@@ -654,11 +654,11 @@ static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t by
     }
     mli_u64_store(&lord->stacks.bytes, bytes);
     if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
-    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with the load in mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
 }
-/* From now on takes no stacks. Blocks keep the stacks that they have. Requires: no other thread
+/* Ends the taking of stacks. Blocks keep the stacks that they have. Requires: no other thread
    changes the settings. */
 static MLI_COLD void mli_stacks_end(memlord *lord) {
     mli_u32_store_release(&lord->stacks.depth, 0);
@@ -680,7 +680,7 @@ static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
-   the parent draws. */
+   its parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_u32_store(&lord->stacks.setting, 0);
@@ -732,12 +732,12 @@ MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_
     unsigned spins = 0;
     if (!lord) return MEMLORD_OK;
     if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* it could wait for itself */
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE; /* the call could wait for itself */
     while (mli_u32_exchange(&lord->stacks.setting, 1)) mli_spin_wait(&spins);
     if (depth)
         mli_stacks_begin(lord, depth, bytes);
     else
         mli_stacks_end(lord);
-    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange */
+    mli_u32_store_release(&lord->stacks.setting, 0); /* pairs with the exchange above */
     return MEMLORD_OK;
 }

@@ -1,8 +1,8 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: cold, to add nodes and rows; stacks, for the table and the totals; no lock is held while
-   an unwinder runs. */
+   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for the table and the totals. No
+   lock is held while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -18,23 +18,23 @@
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
-   change while the caller is inside the shard and no other thread can reach the entry. The room in
-   the table is reserved before the caller enters. */
+   change while the caller is inside the shard and no other thread can reach the entry. A caller
+   reserves room in the table before it enters the shard. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
 typedef struct mli_stack_node {
-    uint64_t stays;        /* the return address, if its module stays; else 0 */
+    uint64_t stays;        /* the return address, if its module stays loaded; else 0 */
     mli_site_record *site; /* the site of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* the node of the caller; the next node of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node in the same hash chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node;        /* the node of the innermost frame */
     uint32_t dev;
-    uint32_t next;        /* the next row of the chain */
-    uint32_t site;        /* the row of the site; 0: none */
-    mli_ptr frames;       /* void **: the frames as the host gets them; NULL: not made yet */
+    uint32_t next;        /* the next row in the same hash chain */
+    uint32_t site;        /* the row of the site; 0 means no site */
+    mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
     uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
     double allocs;        /* since the last reset: an estimate of the number of all allocs */
     uint64_t samples;     /* since the last reset: how many allocs were picked */
@@ -53,13 +53,13 @@ typedef struct mli_stack_row {
 typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row;  /* the row of the stack; 0: the entry is vacant, or the block was not picked */
+    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
     uint32_t type; /* the device type of the key */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
 
-/* Counts the bytes of an alloc of calls/fast, and returns 1. Returns 0 if the alloc is picked: then
-   the general path counts the bytes. */
+/* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
+   general path then counts the bytes. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -77,58 +77,58 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 /* Returns 1 if not every alloc was picked, so that figures of stacks are estimates. */
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
-/* Returns how many frames are taken of a stack now; 0: no stacks are taken. */
+/* Returns how many frames are taken of a stack now; 0 means that no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
-/* Returns the bytes from one sample to the next on average; 0: no stacks are taken. */
+/* Returns the mean bytes from one sample to the next, or 0 if no stacks are taken. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
-/* Writes "estimates: a sample each 512 KiB". */
+/* Writes words such as "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
-/* Returns the number of nodes. The acquire pairs with the release that adds one. */
+/* Returns the number of nodes. The acquire load pairs with the release store that adds a node. */
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns one more than the number of rows. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of the frame with a number. */
+/* Returns the site of frame `number`. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
-/* Returns how many frames have a number. */
+/* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
-   entry. */
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the caller is inside the
+   shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
-/* Returns the stack of a block; row 0: the block was not picked. Requires, as the next two
-   functions do: the caller is inside, or holds the entry. */
+/* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
+   functions do: the caller is inside the shard, or no other thread can reach the entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
+/* Removes a block from the table, and returns its stack. The row still has its bytes. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
-/* Takes a block that ends out of the table and off its row. With `undo` the row counts as if the
-   block had not been allocated. */
+/* Takes a block that ends out of the table and off its row. With `undo` the row then counts as if
+   the block had not been allocated. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. `frees` 1: the block ends. */
+/* Takes a block that is no longer in the table off its row. `frees` is 1 if the block ends. */
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
-/* Gives back the room in the table, if the call has picked its alloc and did not open the block. */
+/* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack of another block, which moves to a device and
-   a row of the sites, or comes back. */
+/* Lets the block that this call opens have the stack `pick`, on a device and a row of the sites.
+   That is the stack of a block that moves, or that comes back to its old place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block whose stack this call has chosen is no new alloc, and had `bytes` before. */
+/* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   row in mli_self for mli_pick_put. Requires: not inside. */
+   stack's row in mli_self for mli_pick_put. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
-/* Does the same, if the thread's allocs may be picked. */
+/* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
@@ -139,7 +139,7 @@ static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, u
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row);
 
 /* Returns the return addresses of a row for the host and, behind them, their sites. Makes them on
-   first use; NULL: no memory. Requires: as mli_site_display. */
+   first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
 /* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the

@@ -17,7 +17,7 @@ static void mli_cache_free(memlord *lord, mli_thread *t) {
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
 /* Makes room for one more entry: doubles the cache if there is memory, and empties it. Later calls
-   look up again what they need. */
+   then look up again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -75,8 +75,8 @@ MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Returns the number of a birth; 0: it has none yet, and *key is then a key for it that the index
-   does not have yet. */
+/* Returns the number of a birth, or 0 if it has none yet. *key is then a key for the birth that the
+   index does not have yet. */
 static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
@@ -94,7 +94,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: the function needs memory first. */
+/* Finds or adds a birth. Returns MLI_AGAIN if it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -114,8 +114,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     return MEMLORD_OK;
 }
 
-/* Finds or adds a birth, and returns its number. 0: there is no room for it, which
-   counts as a lost scope. */
+/* Finds or adds a birth, and returns its number. If there is no room for the birth, returns 0 and
+   counts a lost scope. */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -135,9 +135,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope,
-   and in the thread if the stream is the thread's. If there is no room for a birth, returns the
-   bits of the mark alone, so that the block is recorded without scope and stream. */
+/* Returns the birth bits of word2 for the thread's scope and a stream. Keeps them in the scope, and
+   in the thread if the stream is the thread's. If there is no room for a birth, returns the bits of
+   the mark alone, so that the block is recorded without scope and stream. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
@@ -148,7 +148,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
         number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
-        if (scope && number) /* pairs with the acquire above */
+        if (scope && number) /* pairs with the acquire load above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
@@ -165,8 +165,8 @@ static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t st
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
-/* Returns the birth of a block. Its scope and stream are 0 if the block has none, or if there was
-   no room for its birth. */
+/* Returns the birth of a block. The scope and the stream in it are 0 if the block has none, or if
+   there was no room for its birth. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
@@ -211,7 +211,8 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with the load in
+                                                               mli_scope_count */
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -226,7 +227,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
-/* Counts a tag that found no room, and warns of the first. */
+/* Counts a tag that found no room, and logs a warning if it is the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     mli_drop_warn(lord, &lord->tags.warned_tag,
@@ -258,7 +259,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* the ledger's own allocator makes the call, which passes through */
+    if (!t) return kept; /* the ledger's own allocator makes the call, so no tag is needed */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -266,9 +267,9 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     return "";
 }
 
-/* Finds or makes the site of a place that the host gives by value; NULL: no memory. The thread's
-   cache has the site under the host's pointer to the file name. The host may change the text there,
-   so the function compares the two texts. */
+/* Finds or makes the site of a place that the host gives by value. Returns NULL if there is no
+   memory. The thread's cache has the site under the host's pointer to the file name. The host may
+   change the text there, so the function compares the two texts. */
 static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
                                                 const memlord_site *place) {
     const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
@@ -322,7 +323,7 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+/* Returns the interposer, or NULL if there is none or the ledger is its own. */
 static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
@@ -342,8 +343,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag. `guard` gets what the end of the guard restores; NULL: the tag has no guard. The
-   default tag is at the bottom of the stack of tags. */
+/* Begins a tag. `guard` gets what the end of the guard restores; it is NULL if the tag has no
+   guard. The default tag is at the bottom of the stack of tags. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -354,7 +355,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
                           "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
+    if (mli_is_orphan(lord, t)) /* several threads share the record, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
     else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
@@ -398,7 +399,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
+    mli_thread_put(lord, t); /* already here, because the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -409,8 +410,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
-                                                       mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
+                                                       the old mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -452,7 +453,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
         if (t) mli_thread_put(lord, t);
         return before;
     }
-    if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
+    if (mli_is_orphan(lord, t)) { /* several threads share the record, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
         t->now.stream = stream;
@@ -481,7 +482,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
-        r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
+        r = MEMLORD_E_NOMEM; /* several threads share the record, so it has no tag stack */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK && t->now.tag_depth)

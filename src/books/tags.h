@@ -1,7 +1,7 @@
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
    mark, the scope and the stream that blocks are born with. May use books/sites and books/names.
-   Invariant: only the thread itself reads and writes its cache and its tags. Lock: cold, for new
-   names and births. */
+   Invariant: only the thread itself reads and writes its cache and its tags. Lock: the cold lock,
+   for new names and births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
 #include "api/api.h"
@@ -12,15 +12,17 @@
 #include "books/threads.h"
 #include "books/sites.h"
 
-enum { /* the kinds of mli_cache_entry: what is found, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: what a look-up finds, and by which key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
     MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
+    MLI_CACHE_SCOPE,                /* a mli_thread_scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a mli_thread_scope, by the scope's static struct and the
+                                       parent scope */
 };
-/* Returns the salt of an entry of a kind, MLI_CACHE_...; `rest` is what its key does not have. */
+/* Returns the salt of an entry of a kind, MLI_CACHE_... `rest` is the part of what is looked up
+   that the entry's key does not have. */
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
 }
@@ -30,7 +32,7 @@ static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
     uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
     return &t->cache[hash >> 20 & t->cache_mask];
 }
-/* Returns the entry of a key; NULL: the cache does not have it. The last entry of the cache is
+/* Returns the entry of a key, or NULL if the cache does not have it. The last entry of the cache is
    always vacant, and ends the look-up. */
 static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
                                                      const void *key, uint32_t salt) {
@@ -40,51 +42,53 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
     return NULL;
 }
 /* Caches the result of a look-up, in the place of the entry that has its key. If MLI_CACHE_PATH
-   entries have other keys, evicts the first of them. The orphan record caches nothing, because its
-   cells are used under a lock. Requires: the caller is not inside a shard, as the cache may
-   grow. */
+   entries from the key's home on have other keys, evicts the first of them. The orphan record
+   caches nothing, because its cells are used under a lock. Requires: the caller is not inside a
+   shard, because the cache may grow. */
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits);
 
-/* Returns the bits of word2 for the row of a site or a tag on a device; 0: there is no room for the
-   row. On first use makes the row and the thread's cell for it. Requires: the caller is not inside
-   a shard. */
+/* Returns the bits of word2 for the row of a site or a tag on a device, or 0 if there is no room
+   for the row. On first use makes the row and the thread's cell for it. Requires: the caller is not
+   inside a shard. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev);
 
-/* Returns the id of the innermost scope of a thread; 0: the thread is in none. */
+/* Returns the id of the innermost scope of a thread, or 0 if the thread is in none. */
 MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
 /* Returns how many scopes a thread is in. */
 MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
 /* Returns the mark that a block was born under, from its word2. */
 MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
-/* Returns the id of the scope that a block was born in, from its word2; 0: none. */
+/* Returns the id of the scope that a block was born in, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
-/* Returns the stream that a block was born on, from its word2; 0: none. */
+/* Returns the stream that a block was born on, from its word2, or 0 if there is none. */
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
 /* Returns the scope with an id. */
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
-/* Returns one more than the number of scopes. The acquire pairs with mli_scope_publish. */
+/* Returns one more than the number of scopes. The acquire load pairs with the store in
+   mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-/* Returns the scope with an id that the host gave; NULL: no scope has it. */
+/* Returns the scope with an id that the host gave, or NULL if no scope has it. */
 MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
-/* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
+/* Makes the record of the next scope. Returns NULL if there is no memory. Requires: the caller
+   holds the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
-/* Publishes the scope that was made last. Requires: the cold lock. */
+/* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
 /* Returns the current mark, shifted into its place in word2. */
 static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
-/* Returns the number of the last birth. Requires: the cold lock. */
+/* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* What an alloc is born with, besides the scope of its thread. */
 typedef struct mli_origin {
     const memlord_site *site;
-    const char *tag; /* a kept name; NULL: none */
-    uint64_t stream; /* 0: none */
+    const char *tag; /* a kept name, or NULL */
+    uint64_t stream; /* 0 means no stream */
 } mli_origin;
 /* Returns what an alloc of this thread at a site is born with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
@@ -96,29 +100,32 @@ static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin);
 
-/* Returns the kept copy of a host's tag. Without memory for the copy, counts a dropped tag and
-   returns "". Requires: no lock is held. */
+/* Returns the kept copy of a host's tag. If there is no memory for the copy, counts a dropped tag
+   and returns "". Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
-/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more. */
+/* Ends the innermost tags of a thread, until it has `depth` open tags. Requires: it has more than
+   that. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 
-/* Notes in a guard what the end of the guard restores. */
+/* Notes in a guard what the end of the guard is to restore. */
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
-/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+/* Looks up the symbol memlord_interposer, by which a preloaded MemLord hears of tags and scopes.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
-   release in mli_interposer_find. */
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire load pairs with
+   the release store in mli_interposer_find. */
 MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
-/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires, as
-   mli_interposer_end does: no lock is held. */
+/* Begins a tag, or with `scope` a scope, in the books of an interposer, too. Requires: the caller
+   holds no lock. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost `count` tags, or scopes, in the books of an interposer, too. */
+/* Ends the innermost `count` tags, or with `scope` scopes, in the books of an interposer, too.
+   Requires: the caller holds no lock. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);

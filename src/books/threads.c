@@ -80,8 +80,8 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
+/* Makes zeroed memory a thread record, and adds the record to the list. Requires: the caller holds
+   the registry lock. */
 static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
@@ -94,18 +94,18 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->threads.allowance)) /* before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* comes before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
-    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+    /* pairs with the acquire load in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
     mli_thread_entry_choose(t);
 }
 
-/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
-   mli_thread_release: the counts and shards of the record are visible then. */
+/* Returns a record without an owner, or NULL if there is none. The acquire load pairs with the
+   release store in mli_thread_release, which makes the counts and shards of the record visible. */
 static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     while (t && (mli_is_orphan(lord, t) || mli_u64_load_acquire(&t->owner)))
@@ -113,8 +113,9 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free record, or else a new one. NULL: no memory. Raises the
-   alert if so many records are in use that a sweep for dead owners is worthwhile. */
+/* Gives the calling thread a record: a free one, or else a new one. Returns NULL if there is no
+   memory. Raises the alert if so many records are in use that a sweep for dead owners is
+   worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -123,7 +124,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
         if (fresh) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
-            t->taken_row = 0; /* the last owner, not this thread, had that block picked */
+            t->taken_row = 0; /* that block was picked by the last owner, not by this thread */
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_entry_choose(t);
         }
@@ -136,8 +137,9 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     }
 }
 
-/* Disowns the records with a thread number in all ledgers. Their owner is a thread that has ended,
-   or the calling thread before its thread-local storage was freed. The next sweep frees them. */
+/* Marks the records with a thread number as owned by nobody, in all ledgers. Their owner is a
+   thread that has ended, or the calling thread before its thread-local storage was freed. The next
+   sweep frees these records. */
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
@@ -158,9 +160,9 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
-/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+/* Returns 1 once the process has started. Waits at most 0.1 s for the thread that starts it. That
    thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
-   The acquire pairs with the release stores of DONE. */
+   The acquire load pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
     const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
@@ -169,9 +171,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the number of the calling thread and sets its exit hook, once. Returns 0 if the thread gets
-   no record: its exit hook has run, or no hook can be set (yet), or the thread belongs to another
-   process. A child of vfork is such a process: it shares this memory and this thread-local storage,
-   and the kernel tells it that all threads here have ended. */
+   no record, because its exit hook has run, because no hook can be set (yet), or because the thread
+   belongs to another process. A child of vfork is such a process: it shares this memory and this
+   thread-local storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -190,8 +192,8 @@ static MLI_COLD int mli_thread_ready(void) {
 }
 
 /* Returns the calling thread's record if mli_self has a record of another ledger, or none. Past the
-   thread's exit hook, or without memory for a record, returns the orphan record, locked. NULL: the
-   ledger's own allocator makes the call, which must pass through. */
+   thread's exit hook, or without memory for a record, locks and returns the orphan record. Returns
+   NULL if the ledger's own allocator makes the call. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
@@ -262,8 +264,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
-       other */
+    /* seq_cst, as is the exchange that sets the wish to `none`, so that one of the two threads sees
+       the other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -291,7 +293,7 @@ MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
         mli_spin_wait(&spins);
         seen = MLI_HELPER_RUNS;
     }
-    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquire loads in mli_helper_wait */
     mli_os_event_set(&h->wake);
     mli_os_thread_join(h->worker);
     mli_os_event_close(&h->wake);
@@ -325,7 +327,7 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }

@@ -1,6 +1,7 @@
 /* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
-   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
-   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free record
+   keeps its counts and its shards for the next thread. Locks: the registry lock; the orphan lock,
+   for the orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -11,11 +12,11 @@
 
 /* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
    with mli_thread_put. embed/exit handles the end of a thread and a fork. A helper is a thread of
-   the ledger's own. Only one thread at a time starts or stops a helper, and the state of the helper
-   says so. No helper waits for the end of another helper. */
+   the ledger's own. Only one thread at a time starts or stops a helper, and the helper's `state`
+   says that one does. No helper waits for the end of another helper. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
-#define MLI_THREAD_ID_FIRST 3    /* the smaller states of a shard are no thread's id */
+#define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
 
@@ -27,7 +28,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
     MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters shards by an
                                     exchange; the bit is never cleared */
-    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets, off which its allocs come */
+    MLI_SPECIAL_TICKET = 32,     /* the thread has tickets that its allocs may come off */
     MLI_SPECIAL_SCOPE = 64,      /* the thread is or was in a scope or on a stream; an alloc outside
                                     of both clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* the thread's blocks are charged to an account */
@@ -43,13 +44,13 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/tags. */
 typedef struct mli_cache_entry {
-    const void *key; /* NULL: vacant */
-    void *value;     /* a cell, a kept name or a thread scope */
-    uint64_t bits;   /* for a row: its bits in word2 */
+    const void *key; /* NULL if the entry is vacant */
+    void *value;     /* what was found: a cell, a kept name, a site or a mli_thread_scope */
+    uint64_t bits;   /* of a row: its bits in word2 */
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
-#define MLI_CACHE_MIN 32   /* the homes of the first cache, which lies in the thread record; a home
-                              is an entry at which a look-up may begin */
+#define MLI_CACHE_MIN 32   /* the number of homes in the first cache, which lies in the thread
+                              record; a home is an entry at which a look-up may begin */
 #define MLI_CACHE_PATH 8   /* how many entries mli_cache_set reads before it evicts one */
 
 /* A context: the state that the calls of a thread depend on, besides their arguments. A thread has
@@ -58,25 +59,27 @@ typedef struct mli_cache_entry {
    ticket belongs to the context that reserved or adopted it, and names that context by its
    address. */
 typedef struct mli_context {
-    struct mli_span *spans; /* its outermost span, which is used again; NULL: not made yet */
-    mli_ptr thread;         /* mli_thread *: the thread in the context; NULL: none */
-    struct mli_thread *home; /* the thread whose own context it is; NULL: it is that of a fibre */
+    struct mli_span *spans; /* the outermost span of the context, which is used again; NULL until it
+                               is made */
+    mli_ptr thread;         /* mli_thread *: the thread that is in the context, or NULL */
+    struct mli_thread *home; /* the thread whose own context this is; NULL for the context of a
+                                fibre */
     uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the open tags around the innermost one */
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost open tag */
 } mli_context;
 
-/* The part of a context that calls read. A thread record has this part of its present context by
+/* The members of a context that calls read. A thread record has those of its present context by
    value. */
 typedef struct mli_current {
-    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
-    uint64_t stream;                 /* the stream of its allocs; 0: none */
-    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0:
-                                        they were not looked up yet */
+    const char *tag;                 /* the innermost tag, a kept name; NULL if there is none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL if there is none */
+    uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
+    uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
+                                        until they are looked up */
     uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
-    memlord_account account;         /* the account that its blocks are charged to; 0: none */
-    memlord_device account_device;   /* the device of that account */
+    memlord_account account;         /* the account that blocks are charged to; 0 means none */
+    memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
     uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
                               of them */
@@ -85,41 +88,42 @@ typedef struct mli_current {
 
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
-    mli_ptr inside;         /* the shard that the thread is inside: see books/map; NULL: none */
-    uint32_t id;            /* 3, 4, 5 ...: the state of the shards that the thread owns */
+    mli_ptr inside;         /* mli_shard *: the shard that the thread is inside (see books/map), or
+                               NULL */
+    uint32_t id;            /* 3, 4, 5 and so on; this is also the state of the shards that the
+                               thread owns */
     mli_u32 special;        /* MLI_SPECIAL_...: the further work of the thread's calls */
     mli_u32 by_exchange;    /* 1: the thread has seen MLI_SPECIAL_NO_BARRIER, and enters shards by
                                an exchange */
-    mli_current now;        /* the part of the present context that calls read */
-    mli_cache_entry *cache; /* the cache, by open addressing; the last entry stays vacant */
+    mli_current now;        /* the members of the present context that calls read */
+    mli_cache_entry *cache; /* a hash table with open addressing; its last entry stays vacant */
     uint32_t cache_mask;    /* the number of homes of the cache, less 1 */
     uint32_t cache_count;   /* how many entries are in use: at most 3/8 of the homes */
-    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL:
-                                                 none */
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: the cells of devices, by dev; NULL if
+                                                 there is none */
     mli_vector cells[MLI_BOOKS];              /* the cells of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, as the thread itself reads them:
+    } own_chunks[MLI_BOOKS];         /* the chunks of `cells`, which the thread itself reads here
                                         without an acquire */
     mli_ptr next;                    /* mli_thread *: the record that was made before this one */
-    mli_u64 owner;                   /* the number of the thread that has the record; 0: the record
-                                        is free, or is the orphan record */
-    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to; NULL: none
-                                        yet */
+    mli_u64 owner;                   /* the number of the thread that has the record; 0 if the
+                                        record is free, or is the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer that the thread writes events to, or NULL */
     struct memlord *lord;
     mli_u64 detached;        /* how many blocks the thread detached, less those that it put back or
                                 ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until the thread's next sample; at most 0: the alloc is
-                                picked */
-    uint64_t stack_random;   /* the state of the thread's random numbers; 0: it has not drawn yet */
-    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0: none was drawn */
+                                mli_call_end has looked at it; 0 means none */
+    int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
+                                alloc is picked */
+    uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
+    uint64_t stack_mean;     /* the mean with which stack_left was drawn; 0 until the first draw */
     uint64_t taken_key;      /* the key of the last block that the thread had picked */
-    uint32_t taken_row;      /* the row of that block's stack; 0: the block has ended, or there was
-                                none */
+    uint32_t taken_row;      /* the row of that block's stack; 0 if the block has ended, or if there
+                                was none */
     uint32_t taken_type;     /* the device type of that block */
     mli_context own;         /* the thread's own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -127,19 +131,19 @@ typedef struct mli_thread {
 
 enum { /* mli_helper.state */
     MLI_HELPER_NONE,  /* the helper has no thread */
-    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread */
+    MLI_HELPER_BUSY,  /* a thread starts, wakes or joins the helper's thread at this moment */
     MLI_HELPER_RUNS,  /* the helper's thread runs */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report, or what a recorder saves. `end` 1: the ledger ends,
-   or the recorder stops. Calls reach the function by a pointer, so that a program without reports
-   need not link them. */
+/* The function that writes a requested report, or what a recorder saves. `end` is 1 if the ledger
+   ends or the recorder stops. Calls reach the function by a pointer, so that a program without
+   reports need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
 
-enum {                        /* memlord.threads.alert: work for the end of a call */
+enum {                        /* memlord.threads.alert: the work that the end of a call finds */
     MLI_ALERT_THREADS = 1, /* there are more threads than the margins of bands allow for, or records
                               to sweep */
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
@@ -148,8 +152,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
                               bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
-    MLI_ALERT_PENDS = 64,  /* this bit, shifted left by a device type: fences of that type are
-                              queued */
+    MLI_ALERT_PENDS = 64,  /* shifted left by a device type, this bit means that fences of that type
+                              are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* from this bit on the mask has a number: how
                                                          many flags near_threshold and
                                                          check_requested are set */
@@ -162,8 +166,9 @@ enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
-/* Returns the thread record that was made last. mli_thread_next returns the one before it, so that
-   the two walk all records of a ledger. The acquire pairs with the exchange in mli_thread_start. */
+/* Returns the thread record that was made last. mli_thread_next returns the record made before it,
+   so the two functions walk all records of a ledger. The acquire load pairs with the exchange in
+   mli_thread_start. */
 static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
     return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
 }
@@ -172,7 +177,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
 }
 
 /* Returns 1 if the record is the orphan record. Threads that can have no record of their own share
-   it, under a lock: threads past their exit hook, and threads that found no memory for a record. */
+   it, under a lock. These are threads past their exit hook, and threads that found no memory for a
+   record. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -181,22 +187,22 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter shards by an exchange from its first call on, if the system has no barrier.
-   Calls on the orphan record always enter so: several threads share it, and what one of them knows
-   of the bit does not hold for the others. Requires: the registry lock; no other thread uses the
-   record, unless it is the orphan record. The exchange and the load are seq_cst: see
-   mli_barrier_threads. */
+   Calls on the orphan record always enter so, because several threads share it, and what one of
+   them knows of the bit does not hold for the others. Requires: the caller holds the registry lock;
+   no other thread uses the record, unless it is the orphan record. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
-/* Returns the record of the thread with a number; NULL: the thread has none. The load is relaxed
-   and pairs with no store: a thread looks for the number that it stored itself, and other threads
-   clear that number only after its end. Requires: the number is not 0; a call on the ledger is in
-   progress, or the caller holds the registry lock. */
+/* Returns the record of the thread with a number, or NULL if that thread has none. The load is
+   relaxed and pairs with no store, because a thread looks for the number that it stored itself, and
+   other threads clear that number only after its end. Requires: the number is not 0; a call on the
+   ledger is in progress, or the caller holds the registry lock. */
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
-/* Returns the record of the calling thread; NULL: it has none. */
+/* Returns the record of the calling thread, or NULL if it has none. */
 MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
 
 /* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
-   changes the mask. Seq_cst: see mli_call_end_slow. */
+   changes the mask. The order is seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
 /* Returns those of the bits `bits` that are set in the alert mask. */
@@ -208,17 +214,19 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
     return alert & lord->threads.dev_alerts[dev];
 }
 /* Sets which alerts concern calls on a device: all but those of fences on devices of other types.
-   Requires: the dev is not published yet. */
+   Requires: no other thread knows the dev yet. */
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds `by` to the number in the alert mask: how many flags near_threshold and check_requested are
    set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets how many flags near_threshold and check_requested the alert mask says are set. Requires: no
+   other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
-/* Orders what the thread has stored before it against what it reads after it: seq_cst. */
+/* Orders what the thread has stored before this call against what it reads afterwards, by a seq_cst
+   addition. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
-/* Returns those of the bits `bits`, MLI_HOOK_..., that are set. */
+/* Returns those of the MLI_HOOK_... bits `bits` that are set. */
 static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
     return mli_u32_load(&lord->threads.hooks) & bits;
 }
@@ -241,10 +249,11 @@ MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 /* Returns the number of threads that the margins of bands allow for. */
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
-   to have died. Requires, as the next one: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or if an owner is
+   known to have died. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
-/* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
+/* Ends a sweep that has found `living` owners. The next sweep is due at twice as many records.
+   Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 
 /* Sets the function that writes a requested report. */
@@ -252,20 +261,20 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if a report was requested or a recorder saves one. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
+/* Sets the exit hook of the calling thread, with its number as the argument. The add and the load
+   are seq_cst, because another library may get the same key once the key is deleted: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
-/* Returns the record of the calling thread; NULL: the call must pass through. A call that got a
-   record ends with mli_thread_put. */
+/* Returns the record of the calling thread, or NULL if the ledger's own allocator makes the call. A
+   call that got a record ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began: gives back the orphan record. */
 MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does so or the ledger's own allocator makes the
-   call. A request is a bit, because it may come from a signal; the thread that clears the bit
-   writes the report. The acquire pairs with the release that set the saver. */
+   call. A request is a bit, because it may come from a signal. The thread that clears the bit
+   writes the report. The acquire load pairs with the release store that set the saver. */
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 
 /* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
@@ -273,13 +282,13 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
 
 /* Keeps the library that has this code loaded from now on, because a thread will run the code, or
-   because a ledger was made that is never destroyed. Requires: no lock is held. */
+   because a ledger was made that is never destroyed. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts the thread of a helper. Does nothing if *wish is `none` by now: then the helper is no
-   longer wanted. Returns 0 if the helper runs, another thread starts or stops it, or it is not
-   wanted. Returns 1 if no thread could be started: the state of the helper is then `failed`.
-   Returns -1 if the state was MLI_HELPER_FAILED before. */
+/* Starts the thread of a helper. Does nothing if *wish is `none` by now, which means that the
+   helper is no longer wanted. Returns 0 if the helper runs, if another thread starts or stops it,
+   or if it is not wanted. If no thread could be started, sets the helper's state to `failed` and
+   returns 1. Returns -1 if the state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
 
@@ -287,17 +296,18 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
 MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
 
 /* Waits for `ms` milliseconds, or until the helper is woken. Returns 0 if the helper must end, else
-   1. The time counts from now: after a SIGSTOP the helper does not catch up on missed rounds. */
+   1. The time counts from now, so that after a SIGSTOP the helper does not catch up on missed
+   rounds. */
 MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
-/* Makes the orphan record of a new ledger; 0: no memory. */
+/* Makes the orphan record of a new ledger. Returns 0 if there is no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts the orphan record. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the caller holds the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif

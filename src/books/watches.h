@@ -16,7 +16,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of the device's phys guards the members that are not
    atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the one in force; NULL: none. Changes under the locks
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
                          callbacks and phys */
     mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
                                          check is requested; signed */
@@ -25,13 +25,14 @@ typedef struct mli_watch {
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0: they are not noted yet */
     mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
+                                   never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* the levels when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
     void *gc_thread;            /* the thread that runs the collection */
     uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs; 0: no callback runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
 } mli_watch;
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */

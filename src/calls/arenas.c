@@ -14,16 +14,17 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* A change of balances that a call asks for, and then the change that was made. */
+/* A change of balances: at first as a call asks for it, and after mli_arena_balance as it was
+   made. */
 typedef struct mli_arena_change {
-    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint32_t dev, tag;      /* the number of the device; the row of the tag, 0: none */
     uint64_t in, out;       /* the bytes to add and to take off; after mli_arena_balance those that
                                the device's balance allowed */
-    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    uint64_t tag_out;       /* the bytes of `out` that came off the tag */
     int over;               /* 1: the tags of the device now have more bytes than the device */
 } mli_arena_change;
 
-/* Changes the balance of a tag. Returns the bytes taken off it. */
+/* Changes the balance of a tag. Returns the bytes that it took off the tag. */
 static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
     mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
@@ -38,7 +39,8 @@ static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_ch
 }
 /* Changes the balances of a device and of a tag. Bytes that the tag lacks come off the untagged
    balance. Two calls may together leave the tags with more bytes than the device. At least one of
-   them notices: each changes one of the two words and then reads the other, all four seq_cst. */
+   them notices, because each changes one of the two words and then reads the other, all four
+   seq_cst. */
 static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     MLI_REQUIRE(mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, c->dev);
@@ -53,8 +55,9 @@ static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
     c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
-/* Takes off the tag with the largest balance what the tags of a device have more than the device.
-   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+/* Corrects the tags of a device if together they have more bytes than the device. It takes the
+   excess off the tag with the largest balance, at most that balance. Returns how many bytes it took
+   off, or 0 if there is no excess. *number is the row of the tag. */
 static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
     MLI_REQUIRE(mli_is_inside());
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
@@ -80,7 +83,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     mli_lock_drop(&row->lock);
     return most;
 }
-/* Takes the excess off all tags that have it, and counts each as an underflow. */
+/* Takes the excess off the tags of a device, one after another, and counts each as an underflow. */
 static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
     mli_row_delta d;
     uint32_t tag = 0;
@@ -100,9 +103,9 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     }
 }
 
-/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
-   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
-   it came from, so no later call can take it off there. */
+/* Changes the balances and counts the change on the device and on the tag. The change is no alloc
+   and no free. The site counts added bytes as both in and out. An arena byte does not remember its
+   site, so no later call can take it off there. */
 static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
                              const memlord_site *site) {
     const int sites = site && mli_hook_on(lord, MLI_HOOK_SITES);
@@ -136,9 +139,9 @@ static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
 }
 
-/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
-   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
-   storage. */
+/* Adds bytes without identity to a device, or takes them off. It takes off at most what the device
+   has; an excess counts as an underflow. The device and the bytes are checked as for an alloc, with
+   1 as a valid storage. */
 static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
                                      int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;

@@ -19,13 +19,13 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* the token was used, or has only zeros: to end it is an error */
+enum { /* values of memlord_realloc_token.state */
+    MLI_TOKEN_USED,   /* the token was used, or has only zeros, so to end it is an error */
     MLI_TOKEN_NEW,    /* the call named no old storage, or that storage was not live */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* the ledger's own allocator made the call, which records nothing */
     MLI_TOKEN_FREED,  /* free_begin freed the block, because the block had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit besides the state: free_begin made the token */
 };
 
 /* Keeps the stack of a detached block in the token. */
@@ -43,7 +43,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     return pick;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] and
+/* Begins a realloc or a free. It detaches the block and keeps its entry in the token. word[0] and
    word[1] are word1 and word2 of the entry. word[2] is the generation of the ledger. word[3] and
    word[4] are the stack of the block. `verb` begins the line of MEMLORD_DEBUG. If `verb` is NULL,
    the end of the realloc writes a line with both storages, and records the event with its site. */
@@ -81,8 +81,8 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
-/* Picks a stack for the new storage. If `storage` is 0, the block keeps the stack of the old
-   storage. Returns the row of the stack; 0: the block has none. */
+/* Samples the stack of the new storage. If `storage` is 0, the block keeps the stack of the old
+   storage. Returns the row of the stack, or 0 if the block has none. */
 static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const mli_pick *pick, const mli_entry *old,
                                            const memlord_block *block, uint64_t storage,
@@ -98,7 +98,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
 }
 
 /* Records the new storage on the device of the old one. A `storage` of 0 means that the real call
-   failed: the function then records the old storage again, unchanged. */
+   failed. The function then records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -141,7 +141,8 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
 
 /* -- n blocks in one call -- */
 
-/* Checks the arguments of one block. `opens` 1: the call records the block; 0: the call ends it. */
+/* Checks the arguments of one block. `opens` is 1 if the call records the block, and 0 if it ends
+   the block. */
 static memlord_result mli_block_check(const memlord_block *b, int opens) {
     if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
         return MEMLORD_E_INVALID;
@@ -174,16 +175,16 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
-/* What holds the memory for one of n blocks before any of them is recorded. `did` says which: with
-   MLI_DID_OPEN a placeholder of 0 bytes under the block's key; with MLI_DID_VIEW the reference that
-   a track takes of a live key; else nothing, because the block replaces the one that has its
-   key. */
+/* What a call with n blocks holds for one of them before it records any, so that no memory can run
+   out then. With MLI_DID_OPEN it holds a placeholder of 0 bytes under the block's key. With
+   MLI_DID_VIEW it holds the reference that a track takes of a live key. Otherwise it holds nothing,
+   because the block replaces the one that has its key. */
 typedef struct mli_hold {
-    uint64_t rows; /* the word2 of the block */
-    int did;       /* MLI_DID_... */
+    uint64_t rows; /* the word2 of the block's entry */
+    int did;       /* one of MLI_DID_... */
 } mli_hold;
 
-/* Takes all the memory that n blocks need to be recorded, and makes their devices known. *held gets
+/* Takes all the memory that is needed to record n blocks, and makes their devices known. *held gets
    the number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
@@ -210,8 +211,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back the references and the placeholders that a call with n blocks holds, the last first.
-   A reference that the call holds may have become the last one of its block. The block then ends
+/* Gives back the references and the placeholders that a call with n blocks holds, the last first. A
+   reference that the call holds may have become the last one of its block. Then the block ends
    here, and its end asks fences of the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
@@ -238,7 +239,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
-        d.allocs = 0; /* the placeholder counted it */
+        d.allocs = 0; /* the placeholder was counted as an alloc */
         e->word1 |= bytes;
         e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
@@ -251,9 +252,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. Only a block that replaces another may still need memory: if the new
-   block is charged to an account, or if another thread has ended the old block since mli_hold_n.
-   Without that memory the new block counts as dropped. */
+/* Records one of n blocks. Only a block that replaces another may still need memory. That is the
+   case if the new block is charged to an account, or if another thread has ended the old block
+   since mli_hold_n. Without that memory the new block counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -284,8 +285,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
 }
 
 /* Counts all n blocks as dropped. A dropped alloc makes the ledger expect one unknown free of its
-   key. If the map has a live block under the key, the free will find that block, so the function
-   takes the expected free off again. */
+   key. If the map has a live block under the key, the free will find that block, so the ledger must
+   not expect it. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -300,7 +301,8 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     }
 }
 
-/* Records n blocks or none: takes all the memory first, then records one block after another. */
+/* Records all of n blocks or none. It takes all the memory first, and then records one block after
+   another. */
 static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
                                           int how, const memlord_site *site) {
     mli_thread *t = NULL;
@@ -333,7 +335,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
 /* -- moves -- */
 
 /* Records a move of a live block. If there is a fence, or if the source has recorded uses, the
-   source is pending until all of them are done, and *chain gets the fences that the caller is to
+   source is pending until all of them are done, and *chain gets the fences that the caller has to
    ask. A block that moves onto itself is replaced. */
 static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
                                                uint64_t from_storage, const memlord_block *to,
@@ -408,9 +410,9 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-/* Frees or releases n blocks. If an argument is bad, ends no block. After any other error goes on
-   with the next block, and returns the last error. With MEMLORD_DEBUG logs one line for all
-   blocks. */
+/* Frees or releases n blocks. If an argument is bad, it ends no block. After any other error it
+   goes on with the next block, and returns the last error. With MEMLORD_DEBUG it logs one line for
+   all blocks. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
                                          size_t n, int how, const memlord_site *site) {
     mli_debug_note note;
@@ -435,8 +437,8 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* else the debug line of a later call would count this
-                                          free */
+            /* Otherwise the debug line of a later call would count this free. */
+            mli_self.note.unknown = 0;
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -523,8 +525,8 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
-/* Records a realloc that has already happened. Takes the memory for the new entry first: without it
-   the old entry would be lost. */
+/* Records a realloc that has already happened. It first takes the memory for the new entry, because
+   without that memory the old entry would be lost. */
 static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
                                                  uint64_t old_storage, uint64_t new_storage,
                                                  uint64_t bytes, const memlord_site *site) {
@@ -575,8 +577,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                       site);
 }
 
-/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, frees it at
-   once: its fences then keep it pending from here on. */
+/* Detaches a block, as memlord_realloc_begin does. If the block has recorded uses, it is freed at
+   once, and its fences keep it pending from here on. */
 static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const memlord_site *site) {
@@ -608,8 +610,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back as the
-   block was. If memlord_free_begin has freed the block, because the block had uses, it records a
+/* Takes the bytes of a detached block off the counts. With `failed` it puts the block back
+   unchanged. If memlord_free_begin has freed the block, because the block had uses, it records a
    new block in its place. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
@@ -657,9 +659,9 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     return r;
 }
 
-/* Moves a block to another device or storage. If the source is not live, the move makes no device
-   known. The fence is discarded if no block waits for it: because there is no source, or because
-   the block moves onto itself and is replaced. */
+/* Moves a block to another device or storage. If the source is not live, the destination's device
+   does not become known. The fence is discarded if no block waits for it. That is so if there is no
+   source, or if the block moves onto itself and is replaced. */
 static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                         memlord_device to, uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site) {

@@ -46,9 +46,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     return MEMLORD_OK;
 }
 
-/* Takes a fence off its pending block, if the fence still has a block. Ends the block if it has no
-   other fence, and then returns 1. *of gets the entry of the block; its key is 0 if the fence has
-   no block. */
+/* Takes a fence off its pending block, if the fence still has a block. If the block has no other
+   fence, it ends the block and returns 1. *of gets the entry of the block; its key is 0 if the
+   fence has no block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -82,8 +82,8 @@ static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_ent
                            of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
 }
 /* Ends a fence that this thread has asked, and drops it. The fence is done (answer > 0) or has
-   failed (answer < 0). If it was the last fence of its block, ends the block. Returns the bytes
-   credited. */
+   failed (answer < 0). If it was the last fence of its block, it ends the block. Returns how many
+   bytes that credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
     mli_entry of;
@@ -109,8 +109,9 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return MLI_BYTES(of.word1);
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
-   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns how many bytes that
+   credited. A fence that is done but is not the first of its queue keeps its answer and waits for
+   its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -127,9 +128,9 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
-/* Returns 1 if this thread runs a function of one of the ledger's fences. The call that runs it
-   asks the other fences. A `done` that the thread left by longjmp does not run any more: its fence
-   counts as not done. */
+/* Returns 1 if this thread runs a function of one of the ledger's fences. Then the call that runs
+   the function asks the other fences. A `done` that the thread left by longjmp does not run any
+   more, and its fence counts as not done. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->generation) return 0;
@@ -150,7 +151,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. */
+/* Makes this thread the one that asks a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
@@ -158,9 +159,9 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
     return f;
 }
 
-/* Claims the next fence that a poll has to ask. That is a fence which nobody has asked yet, because
-   it may record its event at that moment; or the first fence of a queue that this poll, `round`,
-   has not asked. NULL: no such fence is left. */
+/* Claims the next fence that a poll has to ask, and returns NULL if none is left. It is a fence
+   which nobody has asked yet, because it may record its event at that moment. Or it is the first
+   fence of a queue that this poll, `round`, has not asked. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -196,8 +197,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that has been due for the longest time. NULL: no queue is due; p->due
-   and p->late then get the call and the time at which the next queue is due. */
+/* Returns the queue of a type that has been due for the longest time, or NULL if no queue is due.
+   In that case p->due and p->late get the call and the time at which the next queue is due. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -216,12 +217,12 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
     return found;
 }
 
-#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
+#define MLI_FENCES_PER_ALLOC 4 /* most fences that one call asks */
 
 /* Asks a few fences of one queue of a device type, if one is due, at the end of an alloc or a free.
-   Most calls only count themselves. A call looks for a queue when the count has reached p->due;
-   once in MLI_REST_LOOK calls also when the time p->late has come. If another thread has the lock,
-   does nothing: no call waits for a call that asks. */
+   Most calls only count themselves. A call looks for a queue when the count has reached p->due.
+   Once in MLI_REST_LOOK calls it also looks when the time p->late has come. If another thread has
+   the lock, it does nothing, so that no call waits for a call that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -255,8 +256,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
     if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
-/* Gives the source of a move a side record, and copies what the destination takes over. So all
-   memory is taken before anything changes. */
+/* Gives the source of a move a side record, to which its fences belong, and copies what the
+   destination takes over. So all memory is taken before anything changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
                                     memlord_account *account, mli_pick *pick) {

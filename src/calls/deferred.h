@@ -1,7 +1,7 @@
 /* Defers frees: asks the fences of a freed block, and ends the block after the last of them is
-   done. Owns no state. May use books/. Invariants: a pending block stays in the map until its last
-   fence is done; only the asker of a fence calls its functions. Locks: those of the map, then
-   fences; no lock is held while a fence runs host code. */
+   done. To ask a fence is to call its `done`. Owns no state. May use books/. Invariants: a pending
+   block stays in the map until its last fence is done; only the thread that asks a fence calls its
+   functions. Locks: those of the map, then fences; no lock is held while a fence runs host code. */
 #ifndef MLI_CALLS_DEFERRED_H
 #define MLI_CALLS_DEFERRED_H
 #include "api/api.h"
@@ -13,15 +13,15 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* A block is pending while its side record has a serial. The last fence of a block that is done
-   ends the block, and the end of the block runs mli_call_end like any call. The slow function of
-   mli_call_end asks the fences that are due (mli_fences_poll_due), and they may end further blocks.
-   Two rules bound this circle. The end of a block by a fence passes asks = 0 to mli_call_end, so
-   that it asks no queue. A thread that runs a function of a fence asks no other fence
-   (mli_fence_is_running). */
+/* A block is pending while its side record (what an entry has no room for) has a serial. The last
+   fence of a block that is done ends the block, and the end of the block calls mli_call_end like
+   any call. The slow function behind mli_call_end asks the fences that are due
+   (mli_fences_poll_due), and they may end further blocks. Two rules bound this circle. When a fence
+   ends a block, it passes asks = 0 to mli_call_end, which then asks no queue. A thread that runs a
+   function of a fence asks no other fence (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does the work for that device which the ledger's mask
-   `alert` asks for. `asks` 1: the call may ask fences. Ignores MLI_ALERT_EVENTS, because the call
+/* Ends a call that counted on a device. It does the work for that device which the ledger's mask
+   `alert` asks for. With `asks` 1 it may ask fences. It ignores MLI_ALERT_EVENTS, because the call
    has recorded its events. A thread without the system's barrier always takes the slow function,
    which has a barrier. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
@@ -31,37 +31,37 @@ static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int
         lord->end_slow(lord, t, dev, asks);
 }
 
-enum { /* why a fence is attached */
-    MLI_ATTACH_USE,  /* memlord_block_use: the block stays live */
-    MLI_ATTACH_FREE, /* memlord_free_deferred frees the block */
-    MLI_ATTACH_MOVE  /* the block is the source of a move */
+enum { /* why a fence is attached to a block */
+    MLI_ATTACH_USE,  /* for memlord_block_use, and the block stays live */
+    MLI_ATTACH_FREE, /* for memlord_free_deferred, which frees the block */
+    MLI_ATTACH_MOVE  /* for a move, whose source is the block */
 };
 
 /* Attaches fence f to a live block, in the place of an earlier fence of the same queue. If `why` is
-   not MLI_ATTACH_USE, also makes the block pending: *gone gets the entry of the block, and *chain
-   the fences that the caller asks next. If f is NULL, the block waits only for the uses recorded
-   before. After an error f still belongs to the caller. */
+   not MLI_ATTACH_USE, it also makes the block pending. Then *gone gets the entry of the block, and
+   *chain the fences that the caller asks next. If f is NULL, the block waits only for the uses
+   recorded before. After an error f still belongs to the caller. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
 /* Asks the fences of a block that was just freed, in the order in which they were attached. Nobody
-   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here: then each fence counts
+   has asked them before. Under MEMLORD_FLAG_DEFER no host code may run here, so each fence counts
    as not done, and a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
-/* Retires the pending blocks of a selector whose fences are done, and returns the bytes credited.
-   Asks the first fence of every queue, and further fences of the queue as long as they are done.
-   Does nothing in a call of the ledger's own allocator. */
+/* Retires the pending blocks of a selector whose fences are done, and returns how many bytes that
+   credited. It asks the first fence of every queue, and goes on in a queue as long as its fences
+   are done. It does nothing in a call of the ledger's own allocator. */
 MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel);
 
-/* Ends a call on a device type: drops the fences that are to be dropped. `asks` 1: first asks
-   fences of one queue of that type. */
+/* Drops the fences that are to be dropped, at the end of a call on a device type. With `asks` 1 it
+   first asks fences of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose source stays pending until its own fences and f are done; f NULL: until its
-   own fences are done. Inserts the destination first, as a copy without fences and parts. Then
-   makes the source pending. */
+/* Moves a block whose source stays pending until its own fences and f are done. If f is NULL, only
+   its own fences count. It first inserts the destination, as a copy without fences and parts. Then
+   it makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,

@@ -14,62 +14,65 @@
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
-   usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
-   its own. Such a call takes no lock and no locked instruction.
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the usual
+   case: sites are off, the thread is in no tag and no scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
-        the general path: so a thread's first call on a ledger goes there, and so does a call after
-        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        the general path. So a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, an mli_thread, has a mask `special`: what the thread's
         calls have to do besides. In the usual case it is 0.
-     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
-        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+     2. Enter the shard of the address, and look at the address's home bucket. An alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside, no other thread changes the
         table. A thread that needs the shard waits until this one is outside, once, and makes the
         shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
      3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
         this thread counts in the cell.
-     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     4. Write the entry's words, and store the bucket's header. The header inserts or erases the
+        entry.
      5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
         alloc raised the level above the highest one since the last publication, or a free took it
-        below the published part. A thread that only grows comes to this with every alloc.
-     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
-        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
-        the work for the end of a call, such as events, fences, bands, waiters, or a report. The
-        result for a free is also negative if a band check is due.
+        below the published part. In a thread that only grows every alloc has a negative result.
+     6. Leave the shard. If a result was negative, mli_alloc_finish and mli_free_finish do so, and
+        publish the cells. They also do so if `alert` has a bit that concerns the device. `alert` is
+        the ledger's mask of the work for the end of a call, such as events, fences, bands, waiters,
+        or a report. The result for a free is also negative if a band check is due.
 
    An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
    word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
    and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
-   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
-   mli_home_store stores: with the slot's print set, or cleared.
+   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that mli_home_store
+   stores, with the slot's print set or cleared.
 
-   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts
-   again on a way that serves more:
-     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
-     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
-     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
-                       makes what was not there: the record, the device, the rows, the cells
-   A free has mli_free_full, mli_free_window and mli_free_slow. */
+   Steps 1 to 3 change nothing in the books. If one of them fails, the call leaves the shard and
+   starts again in a function that serves more cases:
+     mli_alloc_full    serves rows of a site and a tag, births, samples, also in shared shards; and
+                       handles, which mli_alloc_other sends there
+     mli_alloc_window  serves the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    runs the general path, in calls/record: every block, every shard, every
+                       thread. It makes what was not there: the record, the device, rows, cells
+   A free has mli_free_full, mli_free_other, mli_free_window and mli_free_slow. */
 
 #define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
 
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
+/* Returns 1 if the key is an address. A handle, 0 and other refused keys are no addresses. The
+   topmost keys count as none, because the addition wraps around. */
 static MLI_HOT int mli_key_is_address(uint64_t key) {
     return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
 }
 
-/* 1: `alert` has something for the end of a call on this device. */
+/* Returns 1 if `alert` has something for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
     const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
     return alert && mli_dev_alerts(lord, alert, dev);
 }
 
-/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
-   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would make the way to sites and tags save registers. On
-   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. Optimized
+   code makes no note, which would cost it saved registers on the way to sites and tags. From -O2 on
+   it needs none, because these calls are jumps, which leave no frame. At -O1 it lacks the note, so
+   a stack that is not unwound has no frame. On z no such call is a jump, because the fifth argument
+   lies in a register that the callee preserves. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -78,6 +81,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
                                      uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_other(memlord *lord, memlord_device device, uint64_t storage,
+                                      uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
                                        uint64_t bytes, const memlord_site *site);
 static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
@@ -96,7 +101,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     MLI_NOTE_ENTRY();
     if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_other(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_full(lord, device, storage, bytes, site);
@@ -121,16 +126,19 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
 
 static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
                                     const memlord_site *site);
+static memlord_result mli_free_other(memlord *lord, memlord_device device, uint64_t storage,
+                                     int how, const memlord_site *site);
 static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
                                       int how, const memlord_site *site);
 static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                       const memlord_site *site, uint64_t bytes, uint64_t word2);
 
-/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
-   not of the type of `device`. The block is most often on `device`, so the function begins with the
-   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
-   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
-   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+/* Finds the dev of an entry. Returns 0 if the block has more than one reference or a stack, or if
+   its device is not of the type of `device`. The block is most often on `device`, so the function
+   starts from the dev of `device`, and then compares it with the entry's. The processor predicts
+   the branch, and counts before the entry has come from memory. With 100,000 blocks that saves a
+   fifth of a call. The return in the branch keeps compilers from a conditional move, which would
+   wait for the entry. */
 static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
                                  uint32_t *dev) {
     *dev = mli_dev_direct(lord, device);
@@ -143,8 +151,9 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
     return 1;
 }
 
-/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
-   block has other rows or a side record, or there is no cell. */
+/* Finds the dev of an entry, and returns the thread's cell for it. Returns NULL if mli_entry_dev
+   returns 0, if the block has a row of a site or a tag, or a side record, or if there is no
+   cell. */
 static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
                                         memlord_device device, const mli_entry *e, uint32_t *dev) {
     if (!mli_entry_dev(lord, device, e, dev)) return NULL;
@@ -152,9 +161,6 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
-   with this key, whose device is of this type, then that entry is the block. Most handles are in
-   other shards. Their frees find nothing here, and start again. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -164,8 +170,8 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || mli_key_is_handle(storage)))
+        return mli_free_other(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_full(lord, device, storage, MLI_END_FREE, site);
@@ -185,27 +191,27 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, ui
     return MEMLORD_OK;
 }
 /* Releases a block. A release of the last reference is a free. Most releases are of a view, which
-   only the general path serves, so this does not try the way of memlord_free. */
+   only the general path serves, so this function does not try what memlord_free does. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
-    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_other(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
-      here: they have checked the generation and the key -- */
+/* -- what the usual case leaves out --
+   Only memlord_alloc, memlord_free and memlord_release come here. */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* this thread's counters; NULL: the block has no
+                                                     site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
+/* Finds the rows and the birth (mark, scope and stream) of a new block, as the bits in `special`
+   ask for them, and the cells of this thread, from its cache. Returns 0 if the thread lacks one of
+   them, or if the alloc is to be sampled. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -234,8 +240,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
-/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
-   side record, or the thread lacks a cell. */
+/* Finds the rows of an entry, and the cells of this thread. Returns 0 if mli_entry_dev does, if the
+   block has a side record, or if the thread lacks a cell. */
 static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
                                      memlord_device device, const mli_entry *e,
                                      mli_block_rows *rows) {
@@ -251,7 +257,7 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. */
+/* Publishes those cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
@@ -262,23 +268,24 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Leaves. */
+   table to grow, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of_address(lord, storage);
+    mli_shard *s = mli_shard_entered(t);
     const int crowded = mli_shard_crowded(lord, s);
     const uint32_t size = s->size;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* without memory the table keeps its
+                                                            size */
     mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
     mli_call_end(lord, t, dev, 1);
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Leaves. */
+   count at the site of the free, an event, an alert. It leaves the shard. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
@@ -293,8 +300,8 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
     return MEMLORD_OK;
 }
 
-/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
-   a sign survives the `or`. With `crowded` the shard should grow. */
+/* Counts an inserted block in the thread's cells, and leaves the shard. `past` is negative if one
+   of the results is, because the `or` keeps a sign. With `crowded` the shard should grow. */
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
@@ -306,7 +313,8 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves the
+   shard. */
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
@@ -341,7 +349,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_home home;
     mli_entry *e;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
@@ -365,7 +373,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     const mli_entry *e;
     uint64_t bytes;
     if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
-        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
@@ -378,19 +386,41 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
-   shard's home is locked. Leave. */
+/* mli_alloc_other and mli_free_other take the calls that the usual case refuses by their arguments,
+   and all releases. Handles and releases go on to mli_alloc_full or mli_free_full. All other calls
+   take the general path: a call on another ledger than the thread's last one, a large block, a key
+   of 0. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_other(memlord *lord,
+                                                                 memlord_device device,
+                                                                 uint64_t storage, uint64_t bytes,
+                                                                 const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage || !mli_key_is_handle(storage) ||
+        bytes >> MLI_FAST_SIZE_BITS)
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    return mli_alloc_full(lord, device, storage, bytes, site);
+}
+static MLI_NOINLINE memlord_result mli_free_other(memlord *lord, memlord_device device,
+                                                  uint64_t storage, int how,
+                                                  const memlord_site *site) {
+    if (mli_self.generation != lord->generation || !storage)
+        return mli_free_slow(lord, device, storage, how, site);
+    return mli_free_full(lord, device, storage, how, site);
+}
+
+/* mli_alloc_window and mli_free_window take the calls for which the home bucket does not decide.
+   They probe the buckets after it, and leave the shard. Require: the thread is inside, and the home
+   of a shared shard is locked. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
     MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
-    /* other threads may have set further bits since: the next call serves those */
+    /* Other threads may have set further bits since. The next call serves those. */
     const uint32_t special = mli_u32_load(&t->special) & MLI_SPECIAL_SERVED;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
         !mli_rows_cached(lord, t, special, device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
@@ -407,7 +437,7 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
+    mli_home_probe(t, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);

@@ -9,17 +9,17 @@
 /* One alloc and one free on the general path.
      1. Check the arguments. An alloc makes its device known.
      2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator call gets none: it returns and records nothing.
+        from within the ledger's own allocator gets none, so it returns and records nothing.
      3. An alloc takes its bytes off the ticket that it names, or off the thread's tickets. It looks
         up the rows and cells of its site and tag, or makes them.
      4. Insert the entry or erase it, and count, with the functions of books/blocks:
           mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
           mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        Both count before they leave the shard. A release of a block that has more references only
-        takes one reference off. A freed block with fences becomes pending.
+        Both count before they leave the shard. If a block has more references, a release only takes
+        one off. A freed block with fences becomes pending.
      5. Count a free at the site that called it. Record the event, put the thread record back, and
         write the line of MEMLORD_DEBUG.
-     6. mli_call_end does what `alert` asks for. */
+     6. Call mli_call_end, which does what the ledger's mask `alert` asks for. */
 
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out) {
@@ -39,8 +39,9 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
                      "its ticket or its account is not open there", site);
 }
 
-/* A ticket or an account may close after mli_opts_settle has found it open. Without the ticket all
-   bytes of the block count as new; without the account they are charged to no account. */
+/* Records a block. A ticket or an account may close after mli_opts_settle has found it open. If the
+   ticket has closed, all bytes of the block count as new. If the account has closed, the bytes are
+   charged to no account. */
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how) {
@@ -90,7 +91,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
         const mli_row_delta rows = mli_delta_close(MLI_DEV(gone->word1), gone->word2, 0);
-        mli_cells_make(lord, t, &rows, 1); /* then the thread's next free of these rows is fast */
+        mli_cells_make(lord, t, &rows, 1); /* so that the thread's next free with these rows is
+                                              fast */
         mli_count_site_free(lord, t, MLI_DEV(gone->word1), site, MLI_BYTES(gone->word1));
         mli_event_record_end(lord, t, chain ? MEMLORD_EVENT_PEND : MEMLORD_EVENT_FREE, storage,
                              gone->word1, gone->word2, site);
@@ -111,7 +113,7 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
     return mli_alloc_general(lord, device, storage, bytes, &opts, how);
 }
 
-/* Records an alloc of which only the site is given. A refusal is counted and logged. */
+/* Records an alloc that has a site and no other options. It counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);

@@ -1,7 +1,7 @@
-/* Runs the general path: any alloc and any free, in any shard, for any thread. Owns no state. May
-   use the books and calls/deferred. Invariants: a call checks everything before it changes
-   anything; mli_call_end, which may run host code, comes last, with nothing held. Locks: none of
-   its own. */
+/* Runs the general path: any alloc and any free, in any shard of the map, for any thread. Owns no
+   state. May use the books and calls/deferred. Invariants: a call checks everything before it
+   changes anything; mli_call_end, which may run host code, comes last, with no lock held. Locks:
+   none of its own. base/ledger defines the words dev, row, cell and orphan record. */
 #ifndef MLI_CALLS_RECORD_H
 #define MLI_CALLS_RECORD_H
 #include "api/api.h"
@@ -20,14 +20,15 @@
 
 /* A call on the general path. */
 typedef struct mli_call {
-    mli_thread *t;        /* the record it counts on */
-    uint32_t dev;         /* the device of the block it records */
-    mli_ticket_draw draw; /* the part of its bytes that may come off tickets */
+    mli_thread *t;        /* the thread record that the call counts on */
+    uint32_t dev;         /* the number of the device whose block the call records */
+    mli_ticket_draw draw; /* the part of the call's bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. If call->t is NULL, the caller returns the result. The result is OK if
-   the ledger's own allocator makes the call: such a call passes through. */
+/* Begins a call at `site` that records a block. It checks the arguments, makes the device known,
+   and gets the thread record. If call->t is NULL, the caller returns the result. If the ledger's
+   own allocator makes the call, call->t is NULL and the result is OK, so that the call records
+   nothing. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -48,8 +49,8 @@ static MLI_HOT void mli_call_draw(memlord *lord, mli_call *call, uint64_t bytes)
     if (call->draw.named || (mli_u32_load(&call->t->special) & MLI_SPECIAL_TICKET))
         mli_ticket_draw_begin(lord, call->t, call->dev, bytes, &call->draw);
 }
-/* Ends a call and returns r. `did` 1: the block was recorded. Puts the thread record back first:
-   the logger and the end of the call run host code, and no lock may be held then. */
+/* Ends a call and returns r. `did` is 1 if the block was recorded. It puts the thread record back
+   first, because the logger and the end of the call run host code, and no lock may be held then. */
 static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, memlord_result r,
                                               int did, const char *verb, const memlord_block *block,
                                               const memlord_site *site) {
@@ -62,9 +63,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Checks the options of an alloc on a device. Keeps a copy of the tag's name; without memory for
-   the copy the alloc has no tag. Returns 0 if the ticket or the account is not open on that device,
-   and sets that one to 0 in `out`. */
+/* Checks the options of an alloc on a device. It keeps a copy of the tag's name; if there is no
+   memory for the copy, the alloc has no tag. Returns 0 if the ticket or the account is not open on
+   that device, and sets the one that is not open to 0 in `out`. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -77,24 +78,24 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* Records an alloc of which only the site is given. */
+/* Records an alloc that has a site and no other options. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
-/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or
-   MLI_END_RELEASE. A storage of 0 is no error and frees nothing. *gone gets the entry that ended;
-   its key is 0 if no entry ended. If `gone` is NULL, this function writes the line of
-   MEMLORD_DEBUG; else its caller does. */
+/* Frees or releases a block in any shard, for any thread. `how` is MLI_END_FREE or MLI_END_RELEASE.
+   A storage of 0 is no error and frees nothing. *gone gets the entry that ended; its key is 0 if no
+   entry ended. If `gone` is NULL, this function writes the line of MEMLORD_DEBUG; otherwise its
+   caller does. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
 
-/* Records an alloc, for memlord_alloc on the general path. A refusal is counted and logged. */
+/* Records an alloc, for memlord_alloc on the general path. It counts and logs a refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
-/* Ends a block, for memlord_free and memlord_release on the general path. A refusal is counted and
-   logged. */
+/* Ends a block, for memlord_free and memlord_release on the general path. It counts and logs a
+   refusal. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);

@@ -1,6 +1,6 @@
 /* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
-   its pools hold. Pollers call it, and threads that ask for a sample. Owns no state. Locks:
-   none. */
+   its pools hold. Pollers call these functions, and so do threads that ask for a sample. Owns no
+   state. Locks: none. */
 #ifndef MLI_CUDA_CAPACITY_H
 #define MLI_CUDA_CAPACITY_H
 #include "cuda/api/api.h"
@@ -14,21 +14,22 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
 /* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
-   as a host with a pool of its own reports that one itself. Requires: the thread is inside the
-   device. */
+   because a host with a pool of its own reports that pool itself. Requires: the thread is inside
+   the device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
 /* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
-   went. A cudaFree of a pool's block counts as one outside of pools until the next sample. */
+   went. If cudaFree frees a pool's block, the block counts as outside of pools until the next
+   sample. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
 /* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
-   integrated GPU shares the cpu's memory and is never sampled itself, so the wrapped calls that
+   integrated GPU shares the cpu's memory and is never sampled itself. So the wrapped calls that
    fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
-/* The ledger's capacity source for cuda devices; `user` is the seat. Returns 0, or -1 if nothing is
+/* The ledger's capacity source for cuda devices. `user` is the seat. Returns 0, or -1 if nothing is
    known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 

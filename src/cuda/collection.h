@@ -5,13 +5,13 @@
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
-/* Set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing without
-   MEMLORD_CUDA_NVTX. */
+/* These functions set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing
+   without MEMLORD_CUDA_NVTX. */
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 
-/* The ledger's collection callback for cuda devices; `user` is the seat. Trims the pools and graphs
+/* The ledger's collection callback for cuda devices. `user` is the seat. Trims the pools and graphs
    of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,

@@ -6,7 +6,7 @@
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Writes why there is no driver, with a format of printf. The value is 0. */
+/* Writes why there is no driver, with a format of printf. The value of the expression is 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -44,7 +44,8 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* after cuInit the library stays loaded, even if that fails: it may have threads by then */
+    /* after cuInit the library stays loaded, even if cuInit fails, because it may have threads by
+       then */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -106,8 +107,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Makes a device's primary context current. Relaxes the capture mode first, as a capture may forbid
-   to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
+/* Makes a device's primary context current. Relaxes the capture mode first, because a capture may
+   forbid to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -118,15 +119,15 @@ static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mod
     (void)d->capture_mode(mode);
     return 0;
 }
-/* Release: pairs with the acquire of a thread that waits, in mli_cuda_driver_leave or in
-   memlord_cuda_device_reset. */
+/* Counts a thread as no longer inside a device. The release pairs with the acquire load of a thread
+   that waits, in mli_cuda_driver_leave or in memlord_cuda_device_reset. */
 static void mli_cuda_exit_device(int device) {
     (void)mli_cuda_add_release(&mli_cuda_inside[device], UINT64_MAX);
 }
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
-    /* relaxed: a reset adds to the same counter, and one of the two additions is the first; either
-       this thread sees the reset, or the reset sees this thread */
+    /* relaxed: a reset adds to the same counter, and one of the two additions comes first, so
+       either this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
         mli_cuda_enter_primary(d, device, mode))
         return 1;
@@ -147,9 +148,9 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
     for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        /* relaxed, as in mli_cuda_enter_device; never taken back, so no thread enters any more */
+        /* relaxed, as in mli_cuda_enter_device; the number stays, so no thread enters any more */
         (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
-        /* acquire: pairs with the release in mli_cuda_exit_device */
+        /* the acquire load pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
     }
 }

@@ -1,16 +1,16 @@
 /* Owns the table of the driver's functions, and which threads are inside which device. The
-   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda.
-   Locks: loaded_lock, while the driver loads. */
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda. Locks:
+   mli_cuda_loaded_lock, while the driver loads. */
 #ifndef MLI_CUDA_DRIVER_H
 #define MLI_CUDA_DRIVER_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* The driver's functions: the field in the table, the symbol, 1 if the layer needs the function,
-   the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A CUdevice and an
-   enum are an int here, and a CUcontext is a void *. Streams, events and pools have the runtime's
-   types. */
+/* The driver's functions. Each has the field in the table, the symbol, 1 if the layer needs the
+   function, and the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A
+   CUdevice and an enum are an int here, and a CUcontext is a void *. Streams, events and pools have
+   the runtime's types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -86,19 +86,20 @@ typedef struct mli_cuda_driver {
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED ..; stored with release, after the table and `why` */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED, _READY or _ABSENT; a release store, after the table and
+                           `why` */
     mli_cuda_driver table;
     char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
 MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Returns the driver's functions. The first call of a process loads the driver. NULL: there is no
-   driver, and memlord_cuda_why says why. */
+/* Returns the driver's functions. The first call of a process loads the driver. Returns NULL if
+   there is no driver; memlord_cuda_why then says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* The exit handler. From now on mli_cuda_driver_get returns NULL, as CUDA ends with the process.
-   Waits until no thread is inside a device. It is registered after the driver's own exit handlers,
-   and so runs before them. */
+/* The exit handler. After it mli_cuda_driver_get returns NULL, because CUDA ends with the process.
+   Waits until no thread is inside a device. The handler is registered after the driver's own exit
+   handlers, and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
 /* Takes the driver's handle of a device, and returns the runtime's number of that device, or the
@@ -113,8 +114,8 @@ MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
 /* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
-   *mode gets the mode before; the caller restores it by d->capture_mode(mode). Returns the driver's
-   error, after which nothing has changed. */
+   *mode gets the mode before. The caller restores it with d->capture_mode(mode). Returns the
+   driver's error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
 /* Makes a context current on this thread and relaxes its capture mode, until
@@ -123,16 +124,16 @@ MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *cont
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
-/* Counts, for each device, the threads inside it, and adds RESETTING for each thread that resets it
-   or ends the process. While RESETTING is there no thread enters, as a reset destroys the
-   context. */
+/* For each device, the number of threads inside it, plus MLI_CUDA_RESETTING for each thread that
+   resets the device or ends the process. While there is such a thread no other enters, because a
+   reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Enters an active device, until mli_cuda_leave_device: makes its primary context current on this
-   thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The context is
-   retained meanwhile. If another thread resets the device just before, by an unwrapped
-   cudaDeviceReset, the retain makes a new context, and mli_cuda_leave_device ends it again. */
+/* Enters an active device, until mli_cuda_leave_device: makes the device's primary context current
+   on this thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The
+   context is retained meanwhile. If another thread has just reset the device by an unwrapped
+   cudaDeviceReset, retaining makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);

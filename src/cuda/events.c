@@ -9,7 +9,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* Takes its pages from the operating system, so that it calls no malloc of the host. */
+/* Takes pages from the operating system, so that it calls no malloc of the host. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -132,7 +132,7 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
     mli_cuda_context **at, *c;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     for (c = mli_cuda_contexts; c; c = c->next) {
-        c->streams++; /* so that the context stays in the list without the lock */
+        c->streams++; /* so that the context stays in the list while the lock is dropped */
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
         mli_cuda_events_trim(c, 0);
         mli_cuda_lock_take(&mli_cuda_streams_lock);

@@ -1,25 +1,26 @@
-/* Has the two halves of a wrapped free, before and after the real one. The block leaves the map
-   before, as another thread may get the address while the real free runs. After it the block's
-   bytes are credited; or the block comes back, if the real free failed. Owns no state. Locks:
-   none. */
+/* Has the two halves of a wrapped free, before and after the real free. The first half takes the
+   block off the map, because another thread may get the address while the real free runs. The
+   second half credits the block's bytes, or puts the block back if the real free has failed. Owns
+   no state. Locks: none. */
 #ifndef MLI_CUDA_FREES_H
 #define MLI_CUDA_FREES_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token; /* of memlord_free_begin, if `begun` is 1 */
+    memlord_realloc_token token; /* what memlord_free_begin returned, if `begun` is 1 */
     int begun;
     memlord_device device; /* the block's device, if `bytes` is not 0 */
-    uint64_t bytes;        /* what the free takes off the device's reserved bytes */
+    uint64_t bytes;        /* how many bytes the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* Takes a block off the map. `beside` is 1 for a free of memory outside of pools. */
+/* Takes a block off the map before its real free. `beside` is 1 if the memory is outside of
+   pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
-   device's reserved bytes before they are credited, so that they never count as cached. */
+/* Ends the free, given the answer of the real one, and returns that answer. Lowers the device's
+   reserved bytes before the block's bytes are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 

@@ -15,13 +15,14 @@ typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    void *library;                          /* NULL: NVML is not loaded */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: NVML lacks the device, or it is in MIG mode */
+    void *library;                          /* NULL if NVML is not loaded */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL if NVML lacks the device, or if it is in MIG
+                                               mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* Returns NVML's handle of device i, or NULL. A device in MIG mode has none: all its instances have
-   its PCI id, and NVML's figures are those of the whole device. */
+/* Returns NVML's handle of device i, or NULL. A device in MIG mode has no handle, because all its
+   instances have its PCI id, and NVML's figures are those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -85,7 +86,7 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
-/* Adds a process to `others`, which is in the order of bytes, if it is among the largest. */
+/* Adds a process to `others` if it is among the largest. `others` is in the order of bytes. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
@@ -95,8 +96,9 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-/* Has NVML list the processes. A list that is too short gets none of them, so it is long; and it is
-   static, as a thread's stack may be small. Requires: holders_lock is held. */
+/* Has NVML list the processes. The list is long, because NVML puts no process in a list that is too
+   short. It is static, because a thread's stack may be small. Requires: the caller holds
+   mli_cuda_holders_lock. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;

@@ -2,14 +2,14 @@
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
-    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: this place of the list is empty */
-    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: the host's memory */
-    uint64_t dropped;                   /* pools that found no empty place */
-    int asking;                         /* the threads that ask pools now */
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL if this place of the list is empty */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1 means the host's memory */
+    uint64_t dropped;                   /* how many pools found no empty place */
+    int asking;                         /* how many threads ask pools now */
 } mli_cuda_pools;
 
-/* Returns the place of a pool in the list, or of the first empty place if `pool` is NULL;
-   MLI_CUDA_POOLS: there is none. Requires: pools_lock is held. */
+/* Returns the place of a pool in the list, or the first empty place if `pool` is NULL. Returns
+   MLI_CUDA_POOLS if there is none. Requires: the caller holds mli_cuda_pools_lock. */
 static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
@@ -38,8 +38,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    /* a forked child has the parent's count and none of its threads, and no driver: it must not
-       wait */
+    /* a forked child must not wait: it has the parent's count, none of its threads, and no
+       driver */
     while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
@@ -50,7 +50,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
 }
 
 /* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
-   and takes from *keep what the pool has left. Returns 0 if the driver refuses. */
+   and takes from *keep what the pool still has. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -68,7 +68,8 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, the list's */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current pool, the default pool,
+                                                               and those of the list */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -88,7 +89,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
     mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
-    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack it */
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack this function */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     out->graph_used = graph[0], out->graph_used_high = graph[1];

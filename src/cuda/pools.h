@@ -1,5 +1,6 @@
-/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it, as
-   they may be destroyed at any time. Locks: pools_lock, never while the driver is called. */
+/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it,
+   because they may be destroyed at any time. Locks: mli_cuda_pools_lock. No thread holds it while
+   it calls the driver. */
 #ifndef MLI_CUDA_POOLS_H
 #define MLI_CUDA_POOLS_H
 #include "cuda/api/api.h"
@@ -14,8 +15,8 @@ MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 /* Puts a pool on the list. `device` is -1 for a pool of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the
-   list, and stores its device in *device. */
+/* Takes a pool off the list, and waits until no thread asks pools. If the pool was on the list,
+   stores its device in *device and returns 1. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If

@@ -17,9 +17,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. So the capacity of
-   the cpu, with the limits of containers, is theirs. If the ledger refuses, because of
-   reservations, the GPU stays a device of its own. */
+/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. They then have the
+   capacity of the cpu, with the limits of containers. If the ledger refuses, because of
+   reservations, a GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -71,7 +71,7 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 for a policy that memlord_alloc_retry accepts. */
+/* Returns 1 if memlord_alloc_retry accepts a policy. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
            policy->multiplier <= 1.7976931348623157e308;
@@ -183,14 +183,14 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 /* The use of a block on a stream. Between mli_cuda_use_begin and mli_cuda_use_end the call is a
    user of the stream. */
 typedef struct mli_cuda_use {
-    mli_cuda_stream *stream; /* NULL: no memory */
+    mli_cuda_stream *stream; /* NULL if there was no memory */
     memlord_device device;   /* the device of the block */
     memlord_fence fence;
 } mli_cuda_use;
 
-/* Makes a fence for a block. If `placed`, it waits for the work that the stream has now, and an
-   event is recorded; else for the work that the stream has when the block is freed. Returns 0 if
-   there is no memory. */
+/* Makes a fence for a block. A `placed` fence waits for the work that the stream has now, and an
+   event is recorded for it. Another fence waits for the work that the stream has when the block is
+   freed. Returns 0 if there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -201,7 +201,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* a later question may come from another thread, which cannot name a per-thread stream */
+    /* a later question may come from another thread, which has no name for a per-thread stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -212,7 +212,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     return 1;
 }
 /* Ends what mli_cuda_use_begin began, and returns `r`, the ledger's result. If `r` is an error, the
-   ledger has not taken the fence, and this function frees it. */
+   ledger has not taken the fence, so this function frees it. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);
@@ -229,8 +229,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* The block gets its fence before the real free, after which another thread may get the address.
-   Without memory for a fence the block is credited at once. */
+/* Gives the block its fence before the real free, after which another thread may get the address.
+   If there is no memory for a fence, the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {

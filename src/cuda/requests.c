@@ -12,7 +12,7 @@ static void *mli_cuda_request_result(const mli_cuda_request *q) {
     return q->ptr ? *q->ptr : NULL;
 }
 
-/* Returns the product, or 2^48 if it is larger: the ledger takes no more. */
+/* Returns the product, or 2^48 if the product is larger, because the ledger takes no more. */
 static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
     const uint64_t most = (uint64_t)1 << 48;
     return b && a > most / b ? most : a * b;
@@ -27,7 +27,8 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     return mli_cuda_product(q->bytes, 1);
 }
 
-/* Returns the bytes of an allocation. Its rows are as long as the pitch, which the call sets. */
+/* Returns the bytes of an allocation that was made. Its rows are as long as the pitch, which the
+   call has set. */
 static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
     if (q->kind == MLI_CUDA_3D)
@@ -42,7 +43,7 @@ MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     return 0;
 }
 
-/* Returns the device of a stream. That of a default stream is the current one. */
+/* Returns the device of a stream. The device of a default stream is the current device. */
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int handle, r;
@@ -54,10 +55,10 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Returns the device on which a request counts: before the call, with `made` NULL, or after it. The
-   pool of a stream-ordered allocation may be on another device than the stream, and the driver
-   knows the device of the pointer. A pool of the host's memory is on no device. Its blocks count on
-   the stream's device, since cudaFreeAsync does not say which pool a block is of. */
+/* Returns the device on which a request counts. `made` is NULL before the call. The pool of a
+   stream-ordered allocation may be on another device than the stream; the driver knows the device
+   of the pointer. A pool of the host's memory is on no device. Its blocks count on the stream's
+   device, because cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -70,8 +71,8 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream that the ledger records beside the tag; a default stream is 0. Returns the stream
-   that was set before. */
+/* Sets the stream that the ledger records beside the tag. A default stream is recorded as 0.
+   Returns the stream that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
@@ -109,8 +110,9 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* A memlord_try_fn. Out of memory is no sticky error. It is cleared as the last error, if there was
-   none before: callbacks of a collection do not see it, nor does the host after a success. */
+/* A memlord_try_fn. Out of memory is no sticky error. If the runtime had no last error before, the
+   function clears this one, so that callbacks of a collection do not see it, nor does the host
+   after a success. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -127,8 +129,8 @@ static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* Corrects the record of an allocation after the retries: only now the pitch, and the device of a
-   pool, are known. */
+/* Corrects the record of an allocation after the retries, because only now the pitch and the device
+   of a pool are known. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -163,8 +165,9 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* E_OOM: calls once more, for the result and the last error that the host expects; the ledger
-       has counted the failure. Another error is the ledger's own: calls as without retries. */
+    /* After E_OOM the function calls once more, for the result and the last error that the host
+       expects. The ledger has counted the failure. Any other error is the ledger's own; the
+       function then calls as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }

@@ -7,15 +7,16 @@ enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* measurements begun and not yet read; relaxed: a thread sees its own */
-    mli_cuda_time *first; /* the measurements that have ended, in that order */
+    mli_cuda_u64 n;       /* how many measurements have begun and are not yet read; relaxed, because
+                             a thread sees its own */
+    mli_cuda_time *first; /* the measurements that have ended, in the order of their ends */
 } mli_cuda_times;
 
 static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
     mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    context = s->context; /* another thread may set it once the lock is dropped */
+    context = s->context; /* another thread may set the context once the lock is dropped */
     mli_cuda_event_keep(context, 1, time->start);
     mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
@@ -53,9 +54,10 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
-   longer attached end instead: memlord_cuda_detach may have emptied the list already. Detaching
-   clears the seat's key before it empties the list, so no measurement stays behind. */
+/* Puts measurements at the end of the list, or at its front if `back` is 1. A measurement whose
+   ledger is no longer attached ends instead, because memlord_cuda_detach may have emptied the list
+   already. Detaching clears the seat's key before it empties the list, so no measurement stays
+   behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -112,8 +114,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes a ledger's measurements off the list and returns them in their order: those on the streams
-   with this handle, or all if `handle` is NULL. */
+/* Takes a ledger's measurements off the list and returns them in their order. These are the
+   measurements on the streams with this handle, or all if `handle` is NULL. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);

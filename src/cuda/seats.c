@@ -24,7 +24,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        /* in a taken seat it is the same, and a callback may be reading it */
+        /* a taken seat has this ledger already, and a callback may be reading the pointer */
         if (*seen == MLI_CUDA_EMPTY) probe->lord = lord;
         probe->state = MLI_CUDA_CHANGING;
     }
@@ -53,7 +53,7 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
     mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* release: pairs with the acquire in mli_cuda_attachment_of */
+    /* the release store pairs with the acquire load in mli_cuda_attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;

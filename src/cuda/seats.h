@@ -1,5 +1,6 @@
 /* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
-   callback may have a pointer to one. Locks: process_lock, never while the ledger is called. */
+   callback may have a pointer to one. Locks: mli_cuda_process_lock. No thread holds it while it
+   calls the ledger. */
 #ifndef MLI_CUDA_SEATS_H
 #define MLI_CUDA_SEATS_H
 #include "cuda/api/api.h"
@@ -12,22 +13,23 @@
 enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
 typedef struct mli_cuda_attachment {
-    int state;           /* MLI_CUDA_EMPTY .. */
-    memlord *lord;       /* the ledger, or the last one of an empty seat */
-    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0: the
-                            ledger is not attached; stored with release, after `flags` */
+    int state;           /* MLI_CUDA_EMPTY, _CHANGING or _TAKEN */
+    memlord *lord;       /* the ledger, or the last ledger of an empty seat */
+    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0 if the
+                            ledger is not attached; a release store, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
     mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
     memlord_retry retry; /* the host's policy, if has_retry is 1; used under the lock */
     int has_retry;       /* used under the lock */
-    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
+    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat reads
+                     this */
     /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the layer sets the reserved bytes of the device */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
-    /* bytes used on the device before this process had a context there; 0: not known */
+    /* the bytes used on the device before this process had a context there; 0 if not known */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
-    /* bytes of this process's context on the device; 0: not known */
+    /* the bytes of this process's context on the device; 0 if not known */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
     /* 1: the ledger has the identity of the device */
     mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
@@ -50,12 +52,12 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
    seat of this ledger. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
 
-/* Ends the change of a claimed seat, which is in this state from now on. */
+/* Ends the change of a claimed seat, and sets its state. */
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
-/* Gives a claimed seat its description; NULL detaches the ledger. Returns 1 if no ledger is
-   attached any more. Takes the lock after NVML has loaded, which may take long. Requires: the
-   ledger does not call the seat's callbacks. */
+/* Gives a claimed seat its description, or detaches its ledger if `desc` is NULL. Returns 1 if no
+   ledger is attached any more. Takes the lock after NVML has loaded, because that may take long.
+   Requires: the ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
                                               const memlord_cuda_desc *desc);

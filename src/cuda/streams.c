@@ -8,9 +8,9 @@ MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
-    unsigned idle;    /* the streams without a user */
-    uint64_t numbers; /* the last number of a stream */
-    uint64_t passes;  /* the number of calls of mli_cuda_streams_record; each is a pass */
+    unsigned idle;    /* how many streams have no user */
+    uint64_t numbers; /* the number that the last new stream got */
+    uint64_t passes;  /* how often mli_cuda_streams_record was called; each call is a pass */
 } mli_cuda_streams;
 
 /* Returns a number of this thread that no other living thread has. */
@@ -32,7 +32,8 @@ static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known: these functions require that streams_lock is held -- */
+/* -- the streams that are known; the functions here require that mli_cuda_streams_lock is held
+   -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -51,7 +52,7 @@ static void mli_cuda_stream_use(mli_cuda_stream *s) {
     if (!s->users++) mli_cuda_streams.idle--;
 }
 
-/* Takes the first n marks off the stream. Their events are kept for reuse. */
+/* Takes the first n marks off the stream, and keeps their events for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -68,7 +69,7 @@ static void mli_cuda_stream_free(mli_cuda_stream *s) {
     mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
 }
 
-/* Frees streams without a user, bucket by bucket, until there are at most `most`. */
+/* Frees streams without a user, bucket by bucket, until at most `most` of them are left. */
 static void mli_cuda_streams_evict(unsigned most) {
     mli_cuda_stream *s, *next;
     int i;
@@ -84,8 +85,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that the driver no longer has. The positions without an event have failed. If its
-   context is gone, too, so are its events, and their positions have failed as well. */
+/* Ends a stream that the driver no longer has. The positions without an event have failed. If the
+   stream's context is gone, too, its events are gone, and their positions have failed as well. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
     if (with_context) mli_cuda_stream_unlist(s);
@@ -99,7 +100,8 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. If another context had the handle before, its streams end. */
+/* Gives a stream its context. If another context had the handle before, the streams of that context
+   end. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -114,9 +116,9 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL,
-   or makes one if `add`. An open stream with the handle and another id of the driver's is destroyed
-   by then, so it ends. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL
+   or, if `add` is 1, makes the stream. If an open stream has the handle but got another id from the
+   driver, that stream was destroyed, so it ends here. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
     while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
@@ -144,14 +146,14 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
 
 /* -- what the driver says of a stream -- */
 
-/* The context of a stream, and what cuCtxGetId says of it; 0: not known. */
+/* The context of a stream, and what cuCtxGetId says of it. An id of 0 is not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
 } mli_cuda_home;
 
-/* Asks for the context of a stream. That of a default stream is the one current on this thread.
-   Returns the driver's error. */
+/* Asks for the context of a stream. For a default stream that is the context current on this
+   thread. Returns the driver's error. */
 static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
     int r;
     memset(home, 0, sizeof *home);
@@ -198,7 +200,7 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
 }
 
 /* Finds the context of a stream whose context is not known, and gives it to the stream. For a
-   default stream it is the primary context of the stream's device. Returns the driver's error. */
+   default stream that is the primary context of the stream's device. Returns the driver's error. */
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
@@ -209,10 +211,10 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid to retain a context */
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid retaining a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* the release does not end the context: it was active, so others hold it */
+        /* the release does not end the context, which was active, so that others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -228,8 +230,8 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream, and makes the event's handle first if it has none. A handle that
-   was kept may be gone with a reset of the device; then a new one is made and recorded. Returns the
+/* Records an event on a stream. Makes the event's handle first if it has none. A kept handle may be
+   gone because of a reset of the device. The function then makes and records a new one. Returns the
    driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
@@ -249,9 +251,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
     return r ? r : d->event_record(event->handle, handle);
 }
 
-/* Records an event on a stream in the stream's context, and looks for the context first if it is
-   not known. The per-thread stream of another thread has no name on this thread, so the event goes
-   to the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
+/* Records an event on a stream in the stream's context, and looks for the context first if that is
+   not known. The per-thread stream of another thread has no name on this thread. Its event goes to
+   the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
    mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
@@ -272,7 +274,8 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a stream knows its context, but a driver may want it to be current, too */
+        pushed = 1; /* a stream knows its context, but a driver may want the context to be current,
+                       too */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
@@ -280,9 +283,9 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
 }
 
 /* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
-   in use, every second one is given up, so that its positions wait for the next mark, and the least
-   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires:
-   streams_lock is held. */
+   in use, gives up every second mark, so that its positions wait for the next mark. The least
+   distance between two marks then doubles. Returns 1 or 0, as mli_cuda_stream_record does.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -307,9 +310,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event and records it. The lock is dropped meanwhile, so that no thread waits while
-   another one records. Returns 1, 0 or -1, as mli_cuda_stream_record does; *event is NULL unless 1.
-   Requires: streams_lock is held. */
+/* Takes an event and records it. Drops the lock meanwhile, so that no thread waits while another
+   one records. Returns 1, 0 or -1, as mli_cuda_stream_record does. Unless that is 1, *event is
+   NULL. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -326,8 +329,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* Does mli_cuda_stream_record. `last` is 1 for the thread that ends the stream: it may record
-   though the stream is closed. */
+/* Does what mli_cuda_stream_record does. `last` is 1 for the thread that ends the stream, which may
+   record though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -355,9 +358,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Stores up to `most` streams that have positions without an event, and adds a user to each.
-   Returns how many there are. A stream that this pass has taken before is left out. Requires:
-   streams_lock is held. */
+/* Stores up to `most` streams that have positions without an event in `out`, and adds a user to
+   each. Returns how many they are. Leaves out a stream that this pass has taken before. Requires:
+   the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -396,8 +399,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
    others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
-   wait fails, asks all the same, as the error may be that of an earlier mark. Returns the driver's
-   error for mark[*done], or 0 if no mark has an error. */
+   wait fails, asks all the same, because the error may be that of an earlier mark. Returns the
+   driver's error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -421,12 +424,12 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
     return refused;
 }
 
-/* Takes in the answer of mli_cuda_marks_ask. The positions of an event that failed have failed. If
-   an event came into a capture, all positions that are not done get a new event. Requires:
-   streams_lock is held. */
+/* Notes the answer of mli_cuda_marks_ask in the stream. The positions of an event that failed have
+   failed. If an event came into a capture, all positions that are not done get a new event.
+   Requires: the caller holds mli_cuda_streams_lock. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
-    if (!s->n) return; /* the context was found to be gone meanwhile */
+    if (!s->n) return; /* another thread has found meanwhile that the context is gone */
     if (done) s->done = s->mark[done - 1].position;
     mli_cuda_marks_end(s, done);
     if (!r || !s->n) return;
@@ -439,9 +442,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come, or waits until it has reached the position `waits`; 0:
-   does not wait. One thread asks at a time, and the others use what it has learned. `last` is 1 for
-   the thread that ends the stream: it may ask though the stream is closed. */
+/* Asks the driver how far a stream has come. If `waits` is not 0, waits until the stream has
+   reached that position. One thread asks at a time, and the others use what it has learned. `last`
+   is 1 for the thread that ends the stream, which may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -471,8 +474,8 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 /* -- the end of a stream -- */
 
 /* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
-   before. If `waits`, waits for its events; what is not done then has failed, as the context goes.
-   Requires: the caller has closed the stream, and is a user of it. */
+   before. If `waits` is 1, waits for the stream's events. What is not done then has failed, because
+   the context goes. Requires: the caller has closed the stream, and is a user of it. */
 static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
@@ -495,9 +498,9 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Returns an open stream with this handle; or, if `handle` is NULL, a listed stream of a context,
-   or one that may prove to be: another thread looks for its context. Requires: streams_lock is
-   held. */
+/* Returns an open stream with this handle. If `handle` is NULL, returns a listed stream of a
+   context, or a stream for whose context another thread is looking. Requires: the caller holds
+   mli_cuda_streams_lock. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
@@ -517,7 +520,8 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const voi
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
         if (!handle && (!s->context || s->state == MLI_CUDA_CLOSED)) {
-            mli_cuda_streams_yield(); /* another thread looks for its context, or ends it */
+            mli_cuda_streams_yield(); /* another thread looks for the stream's context, or ends the
+                                         stream */
             continue;
         }
         open = !s->state;
@@ -565,11 +569,12 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence. RECORD and ASK: nothing, until an event is recorded, or asked. */
+/* What is known of a fence. RECORD and ASK mean that nothing is known until an event is recorded,
+   or is asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Returns what is known of a fence. Without `passed_on` it is NOT_YET where the driver would have
-   to be called. Requires: streams_lock is held. */
+/* Returns what is known of a fence. If the driver would have to be called, returns NOT_YET unless
+   `passed_on` is 1. Requires: the caller holds mli_cuda_streams_lock. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -581,8 +586,9 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question places the fence of a use, as its block is freed now. An event that is
-   recorded in the first question is not asked in it, as it is rarely done at once. */
+/* The first question gives the fence of a use its position, because the block of the fence is freed
+   now. If the first question records an event, it does not ask that event, which is rarely done at
+   once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;

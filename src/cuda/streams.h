@@ -1,5 +1,6 @@
 /* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
-   cuda/driver. Locks: streams_lock, never while the driver or the ledger is called. */
+   cuda/driver. Locks: mli_cuda_streams_lock. No thread holds it while it calls the driver or the
+   ledger. */
 #ifndef MLI_CUDA_STREAMS_H
 #define MLI_CUDA_STREAMS_H
 #include "cuda/api/api.h"
@@ -11,15 +12,15 @@
    event that is recorded on the stream stands for all positions given before: when the event is
    done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
    capture has held back, and one event serves all uses of a stream that ends. A stream stays known
-   for a while after its last fence, as it takes more calls of the driver to find it anew. */
+   for a while after its last fence, because finding it anew takes more calls of the driver. */
 
 /* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
-/* The states of a stream. ENDS: the stream is destroyed, and no event may be recorded on it.
-   CLOSED: a thread ends the stream, or its context is gone, and no other thread may ask its events
-   either. A handle finds only an OPEN stream. A reset finds the streams of its context in every
-   state, as it waits for the frees on destroyed streams, too. */
+/* The states of a stream. ENDS means that the stream is destroyed, and no event may be recorded on
+   it. CLOSED means that a thread ends the stream, or that its context is gone. No other thread may
+   then ask its events either. A handle finds only an OPEN stream. A reset finds the streams of its
+   context in every state, because it waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
 /* An event that is recorded, and the last position that it stands for. */
@@ -29,26 +30,28 @@ typedef struct mli_cuda_mark {
 } mli_cuda_mark;
 
 typedef struct mli_cuda_stream {
-    struct mli_cuda_stream *next; /* the next one in its bucket */
+    struct mli_cuda_stream *next; /* the next stream in the same bucket */
     cudaStream_t handle;
     unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
     uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
-    mli_cuda_context *context; /* NULL: not known yet */
+    mli_cuda_context *context; /* NULL if the context is not known yet */
     int device;                /* the device of the block that made the stream known; a default
-                                  stream without a context gets the primary one of that device */
+                                  stream without a context gets the primary context of that
+                                  device */
     uint64_t number;           /* no other stream has or had this number */
-    unsigned users;            /* the fences and scopes on it, and the calls that work with it */
-    unsigned inside;           /* the threads that call the driver for it */
-    unsigned unplaced;         /* the fences without a position: uses of blocks that are live */
+    unsigned users;            /* how many fences and scopes are on the stream, and how many calls
+                                  work with it */
+    unsigned inside;           /* how many threads call the driver for the stream */
+    unsigned unplaced;         /* how many fences have no position, because their blocks are live */
     uint64_t given;            /* the last position given */
     uint64_t recorded;         /* the last position that an event stands for */
     uint64_t done;             /* the last position known to be done */
-    uint64_t failed;           /* the last position whose event failed */
-    uint64_t refused;          /* positions up to this one that have no event never get one */
+    uint64_t failed;           /* the last position whose event has failed */
+    uint64_t refused;          /* positions up to this one that have no event will never get one */
     uint64_t apart;            /* the least distance between two marks, in positions */
     uint64_t pass;             /* the last call of mli_cuda_streams_record that took the stream */
-    unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
-    unsigned char state;       /* MLI_CUDA_OPEN .. */
+    unsigned char listed;      /* 1: the stream is in its bucket; 0: its context is gone */
+    unsigned char state;       /* MLI_CUDA_OPEN, _ENDS or _CLOSED */
     unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
                                   and no mark is replaced */
     unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
@@ -60,49 +63,51 @@ typedef struct mli_cuda_stream {
 /* What a memlord_fence of the layer points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* the position that the fence waits for; 0: none yet */
-    int asked;         /* 1: the ledger has asked before */
+    uint64_t position; /* the position that the fence waits for; 0 if it has none yet */
+    int asked;         /* 1: the ledger has asked the fence before */
 } mli_cuda_fence;
 
-/* 1: this thread waits until an event is done, where else it would ask whether it is done. */
+/* 1: this thread waits until an event is done, where it would otherwise only ask. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
-/* Returns 1 for a default stream: the handles 0, 1 and 2. Every context has a legacy one, and every
-   thread has a per-thread one in each context. */
+/* Returns 1 for a default stream, which has the handle 0, 1 or 2. Every context has a legacy
+   default stream, and every thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* Returns the handle, or cudaStreamPerThread for 0 where the file is compiled to mean that. */
+/* Returns the handle. Returns cudaStreamPerThread for 0, if the file is compiled so that 0 means
+   that. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, and makes this call a user of it; NULL: no memory. `device` is
-   that of the block. *here is 1 for a default stream of the context that is current. On a thread
-   that never called the runtime no context is current. */
+/* Returns the stream of a handle, and makes this call a user of it. Returns NULL if there is no
+   memory. `device` is the device of the block. *here is 1 for a default stream of the context that
+   is current. On a thread that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
 /* Makes this call no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1 if they have one now. Returns 0 if
-   that cannot be done now, for example because the stream is captured. Returns -1 if the positions
-   never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
+/* Records an event for the positions that have none. Returns 1 if they have an event now. Returns 0
+   if that cannot be done now, for example because the stream is captured. Returns -1 if the
+   positions never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
-/* Does mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
-   NULL, but for per-thread streams of other threads. It is called before the host waits for the
-   streams, as an event that is recorded after the wait is rarely done at once; and after a
-   capture. */
+/* Calls mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
+   NULL, except for the per-thread streams of other threads. Wrappers call this before the host
+   waits for the streams, because an event that is recorded after the wait is rarely done at once.
+   They also call it after a capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
 /* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
    NULL, ends the streams of a context, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
-/* Records an event with timing on a stream and returns it; NULL: that cannot be done now. */
+/* Records an event with timing on a stream and returns it. Returns NULL if that cannot be done
+   now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* Makes a fence on a stream; NULL: no memory. A `placed` fence gets a position now, any other one
-   when the ledger first asks it. */
+/* Makes a fence on a stream. Returns NULL if there is no memory. A `placed` fence gets a position
+   now, any other fence when the ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done: 1 done, 0 not yet, -1 failed. */
+/* memlord_fence.done. Returns 1 for done, 0 for not yet, -1 for failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
 /* memlord_fence.drop. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);

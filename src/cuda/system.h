@@ -42,8 +42,8 @@ typedef struct mli_cuda_symbol {
     uint16_t needed; /* 1: without this function the library is of no use */
 } mli_cuda_symbol;
 /* Fills a table with pointers to functions of a library. The pointer of a function that the library
-   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none
-   is. */
+   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none is
+   missing. */
 MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
                                                    size_t n, void *table);
 
@@ -52,7 +52,7 @@ typedef struct mli_cuda_u64 {
 } mli_cuda_u64;
 
 /* Atomic operations. They are relaxed unless their name says acquire or release. An add returns the
-   value before it. */
+   old value. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
@@ -60,9 +60,9 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
 
-/* The function of the runtime with this name, also where --wrap redirects the name. Two steps: the
-   per-thread default stream makes some names macros, and MLI_CUDA_PASTE gets what they stand
-   for. */
+/* The function of the runtime with this name, also where --wrap redirects the name. The per-thread
+   default stream makes some names macros. MLI_CUDA_PASTE is a second step, so that it gets what
+   these macros stand for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)

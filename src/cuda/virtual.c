@@ -5,8 +5,8 @@
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* A memlord_part_fn. Stops at the part that has the mapping's address; if m->bytes is not 0, at the
-   part that is exactly the mapping's range. Copies the part into the mapping. */
+/* A memlord_part_fn. Stops at the part that has the mapping's address or, if m->bytes is not 0, at
+   the part that is exactly the mapping's range. Copies the part into the mapping. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -30,7 +30,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
     m->meta.shape[0] = (int64_t)m->address;
     m->meta.rank = 1;
     r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
-    if (r == MEMLORD_E_STATE) { /* the range is mapped already: it gets one more address */
+    if (r == MEMLORD_E_STATE) { /* the range is mapped already, so it gets one more address */
         m->meta.rank = 8;
         (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
         if (m->meta.rank >= 8) return;
@@ -61,7 +61,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* reads the part again, as another mapping may have ended */
+        m->bytes = 0; /* with 0 bytes the part is read again, because another mapping may have
+                         ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (--m->meta.rank) { /* the range is mapped at another address, too */

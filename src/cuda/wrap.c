@@ -32,12 +32,13 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
-/* Counts a function that is not redirected. *name gets the first of them. */
+/* Counts a function that is not redirected. *name gets the name of the first such function. */
 static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Compares the addresses in volatile pointers, as a compiler takes two names for two functions. */
+/* The two addresses are in volatile pointers, because a compiler takes two names for two
+   functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;

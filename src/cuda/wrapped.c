@@ -18,7 +18,7 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-/* MSVC takes __VA_ARGS__ for one argument unless another macro, ITEMS, expands it */
+/* MSVC takes __VA_ARGS__ for one argument unless another macro, MLI_CUDA_ITEMS, expands it */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
 #define MLI_CUDA_GET(name) q->name
@@ -84,7 +84,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
-/* Takes in what is done after a wait, for a stream or for everything (NULL), and returns
+/* Notes what is done after a wait for a stream, or for everything if `stream` is NULL. Returns
    `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
@@ -124,8 +124,8 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
-    /* relaxed, as in mli_cuda_enter_device; the acquire pairs with the release of a thread that
-       leaves the device */
+    /* relaxed, as in mli_cuda_enter_device; the acquire load pairs with the release of a thread
+       that leaves the device */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
     while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();
@@ -168,7 +168,8 @@ static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
     mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
-    int of[4] = {0, 0, 0, 0}; /* its type, its handle types, its location's type and number */
+    int of[4] = {0, 0, 0, 0}; /* the property's type, its handle types, and the type and number of
+                                 its location */
     memlord_meta meta;
     cudaError_t r;
     MLI_CUDA_MEM_DRIVER(d);
@@ -212,8 +213,8 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Takes the mappings in the range off the books after the real call, if that succeeds. Those beyond
-   the first ROOM go before it, even if it fails. */
+/* Takes the mappings in the range off the ledger after the real call, if that succeeds. Mappings
+   beyond the first ROOM leave the ledger before the call, even if it then fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
     enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;

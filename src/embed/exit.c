@@ -11,10 +11,11 @@
 #include "embed/lives.h"
 
 /* The exit hook: frees the records of a thread that ends, at most one in each ledger. Its argument
-   is the thread's number, as the thread-local storage may be gone by then: MinGW emulates such
-   storage and frees it earlier. Where it is still there, `exited` keeps later calls of the thread
-   from getting a record. Signals are blocked meanwhile: the signal handler of an interposer writes
-   a report if it finds the host in no call of MemLord, and could not tell that the hook runs. */
+   is the thread's number, because the thread-local storage may be gone by then. (MinGW emulates
+   such storage, and frees it earlier.) Where the storage is still there, `exited` keeps later calls
+   of the thread from getting a record. Signals are blocked meanwhile, because the signal handler of
+   an interposer writes a report if it finds the host in no call of MemLord. The handler could not
+   tell that the hook runs. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -57,22 +58,22 @@ static MLI_COLD void mli_orphans_lock(int take) {
     MLI_LEDGERS_EACH(lord)
         mli_orphan_lock_set(lord, take);
 }
-/* Takes or drops the locks inside the cold lock. */
+/* Takes or drops the locks that come after the cold lock. */
 static MLI_COLD void mli_fork_locks(int take) {
     mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
-/* Stops every ledger between two calls before a fork. The child has only the forking thread: no
+/* Stops every ledger between two calls before a fork. The child has only the forking thread, so no
    other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last, because all of the above reads and writes words */
+    mli_words_lock(1); /* comes last, because all of the above reads and writes words */
 }
-/* Lets the ledgers go on after a fork, in the parent. The child's hook ends with it, too. */
+/* Lets the ledgers go on after a fork, in the parent. The child's handler ends with this, too. */
 static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
@@ -86,12 +87,12 @@ static MLI_COLD void mli_fork_parent(void) {
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first, because the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
+    mli_words_lock(0); /* comes first, because the rest reads and writes words */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* the fork has changed it */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed
-                                                                    last */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* this handler is installed last,
+                                                                    so the process has started */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -118,7 +119,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
     mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
-        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with the load in
+                                                                  mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
@@ -127,10 +129,10 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
    itself removes the fork handlers of a closed library. This destructor runs after the library's
-   others, as 101 is the first priority that a host may use. It also runs at the end of the process,
-   where threads may go on: a thread that has no hook by then shares the orphan record. The exchange
-   and the add are seq_cst, as are those of a thread that sets its hook, so that one of the two
-   threads sees the other. */
+   others, because 101 is the first priority that a host may use. It also runs at the end of the
+   process, where threads may go on. A thread that has no hook by then shares the orphan record. The
+   exchange and the add are seq_cst, as are those of a thread that sets its hook, so that one of the
+   two threads sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

@@ -1,6 +1,6 @@
-/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
-   Invariant: a fork finds every ledger between two calls. Locks: registry, then all other locks in
-   their order. */
+/* Owns the hooks of the process: one for the end of a thread, and those for a fork. May use all
+   other modules. Invariant: a fork finds every ledger between two calls. Locks: the registry lock,
+   then all other locks in their order. */
 #ifndef MLI_EMBED_EXIT_H
 #define MLI_EMBED_EXIT_H
 #include "api/api.h"

@@ -16,8 +16,8 @@ static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user
                  MLI_DEV(e->word1), MLI_BYTES(e->word1));
     return 0;
 }
-/* Logs a line such as "[destroy]   1.5 KiB in 2 blocks: cuda:0 [weights]  main file.c:12". With
-   `leak` NULL it logs the sum of the blocks that the lines before leave out. */
+/* Logs a line such as "[destroy] 1.5 KiB in 2 blocks: cuda:0 [weights] main file.c:12". If `leak`
+   is NULL, logs the sum of the blocks that the lines before leave out. */
 static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks,
                                   const mli_leak_group *leak) {
     char line[512];
@@ -31,7 +31,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
-   the ledger has neither sites nor tags: both row counts start at 1. */
+   the ledger has neither sites nor tags. (Both row counts start at 1.) */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;

@@ -1,5 +1,5 @@
 /* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
-   that hold most of them. Owns no state. Uses services/stats and the walks of books/listing.
+   that hold most of them. Owns no state. May use services/stats and the walks of books/listing.
    Locks: none of its own. */
 #ifndef MLI_EMBED_LEAKS_H
 #define MLI_EMBED_LEAKS_H

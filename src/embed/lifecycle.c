@@ -26,7 +26,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->debug = strcmp(value, "2") ? 1 : 2;
 }
 
-/* Allocates and configures a ledger that is not yet registered; NULL: no memory. */
+/* Allocates and configures a ledger that is not yet registered. Returns NULL if there is no
+   memory. */
 static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
                                           const memlord_allocator *allocator) {
     memlord *lord = mli_ledger_new(allocator, mli_lives_size());
@@ -54,8 +55,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Before that it waits while another thread saves the ledger at
-   the end of the program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -70,31 +71,33 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->generation) /* the thread left a logger by longjmp */
+    if (mli_self.log_calls.generation == lord->generation) /* the thread has left a logger by
+                                                              longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Claims the process for its first ledger. The thread for which this returns 1 then calls
-   mli_process_start; other threads wait in mli_process_started. No lock is held meanwhile:
-   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
-   MemLord. Such a call finds the process claimed, and passes through. */
+   mli_process_start; other threads wait in mli_process_started. The thread holds no lock meanwhile,
+   because pthread_atfork, and the search for a symbol that does not exist, may call a malloc that
+   calls MemLord. Such a call finds the process claimed, and returns without recording. */
 static MLI_COLD int mli_process_claim(void) {
     MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
-    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before the state is BUSY: see mli_thread_ready */
     return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
 }
-/* Does once what the first ledger of a process needs. */
+/* Prepares the process for its first ledger, after mli_process_claim has returned 1. */
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
     mli_hooks_install();
     mli_busy_end(generation);
-    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* pairs with the load in
+                                                                    mli_process_started */
 }
 
-/* Tells the logger of a description why the description is refused: there is no ledger yet that
-   could log that. */
+/* Tells the logger of a description why the description is refused. There is no ledger yet that
+   could log the reason. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -106,7 +109,7 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
-/* Makes a ledger, as memlord_create does, but for mli_process_start, which is the caller's. */
+/* Makes a ledger as memlord_create does, but leaves mli_process_start to the caller. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc zeros;
     memlord_allocator allocator;
@@ -119,8 +122,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* if the library were closed, the exit hooks of threads
-                                           would stay */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* otherwise the exit hooks of threads would outlive a
+                                           library that is closed */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -141,8 +144,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended, the
-   next call of each thread looks again. */
+/* The acquire load pairs with the seq_cst add in mli_ledger_unregister. After a ledger has ended,
+   the next call of each thread searches the list again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -159,7 +162,7 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+/* The order matters. memlord_destroy stops the helpers, writes the last report, verifies, logs
    leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
@@ -173,10 +176,11 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Returns the global ledger, and makes it if there is none: then *made is 1. NULL: *r says why. The
-   ledger is made in full before it becomes the global one, as its own calls may come back here from
-   within malloc. It becomes that after the process is claimed, so that other threads wait, and
-   before the process starts, so that calls from within the start find it. */
+/* Returns the global ledger. If there is none, makes it, and sets *made to 1. Returns NULL if that
+   fails, and sets *r to the error. The ledger is made in full before it becomes the global one,
+   because its own calls may come back here from within malloc. It becomes the global ledger after
+   the process is claimed, so that other threads wait, and before the process starts, so that calls
+   from within the start find the ledger. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -205,8 +209,8 @@ MEMLORD_API memlord *memlord_global(void) {
     return MLI_LIKELY(lord) ? lord : mli_global_make(NULL, &made, &r);
 }
 
-/* The snapshots start once the ledger is the global one: their thread may call memlord_global. If
-   another ledger became the global one first, they do not start. */
+/* The snapshots start once the ledger is the global one, because their thread may call
+   memlord_global. If another ledger became the global one first, they do not start. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
                                "in use, and keeps its configuration";
@@ -226,7 +230,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+        else if (own.logger.fn) /* the ledger in use has no logger, and the host would otherwise
                                    learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;

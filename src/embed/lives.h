@@ -1,5 +1,5 @@
 /* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
-   Owns no state. Locks: for a fork, those of all modules inside the cold lock. */
+   Owns no state. Locks: for a fork, those of all modules that come after the cold lock. */
 #ifndef MLI_EMBED_LIVES_H
 #define MLI_EMBED_LIVES_H
 #include "api/api.h"
@@ -9,7 +9,7 @@
 
 /* Returns the bytes of a ledger with the states behind it. */
 MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
-/* Returns why a description is refused; NULL: it is not. */
+/* Returns why a description is refused, or NULL if it is not. */
 MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
 /* Sets the pointers of a new ledger to the states that lie behind it, and initialises all
    states. */
@@ -22,15 +22,16 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* Windows has no fork */
-/* Takes or drops the modules' locks for a fork: those of one module in all ledgers, then those of
-   the next module. Requires: the cold lock, so that no device, which would have a lock, is added
-   meanwhile. */
+/* Takes or drops the modules' locks for a fork. Those of one module in all ledgers come first, then
+   those of the next module. Requires: the caller holds the cold lock, so that no device, which
+   would have a lock, is added meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
 #endif
 
-/* Starts the totals of all states over. Requires: the cold lock; t is the thread's record. */
+/* Starts the totals of all states over. Requires: the caller holds the cold lock, and t is the
+   thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 #endif

@@ -13,8 +13,8 @@ static memlord_device mli_device_mapped(void) {
     return memlord_device_make(MEMLORD_DEVICE_MAPPED, 0);
 }
 
-/* Returns 1 if the pages are one whole block. *device is the device of the block that begins there,
-   or the cpu if there is none. */
+/* Returns 1 if the pages are one whole block. *device gets the device of the block that begins
+   there, or the cpu if no block does. */
 static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_device *device) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     memlord_block_info b;
@@ -28,10 +28,10 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 #endif
 
 /* -- the functions that hooks put in place of the host's --
-   A block's key is its address. A hooked function calls the functions of one host only. */
+   The key of a block is its address. A hooked function calls the functions of one host only. */
 
-/* Returns 1 if a block may be on the books. If not every function of the table records, a block
-   that is not on the books is no anomaly. */
+/* Returns 1 if a block may be in the ledger. If not every function of the table records, a block
+   that the ledger does not have is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -52,7 +52,7 @@ static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *c
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-/* With size 0 the host's realloc may free, and return NULL or a new block. */
+/* With size 0 the host's realloc may free the block, and return NULL or a new block. */
 static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
                                              void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
@@ -89,7 +89,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of one place for a table. */
+/* Defines the hooked functions of one place for a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -145,15 +145,15 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. */
+/* Returns the place where a table is hooked, or NULL if it is not hooked. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
-   first that was never used; NULL: none is left. */
+/* Returns the place for a host's functions. That is a place that was theirs and has no table now,
+   else the first place that was never used. Returns NULL if there is none. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -162,7 +162,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back, unless the host did so itself. */
+/* Puts the host's own pointers back, unless the host has done so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
@@ -226,7 +226,7 @@ MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site
     return p;
 }
 MLI_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size, const memlord_site *site) {
-    void *p = calloc(n, size); /* returns NULL if the product overflows */
+    void *p = calloc(n, size); /* is NULL if the product overflows */
     if (p) (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), n * size, site);
     return p;
 }

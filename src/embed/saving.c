@@ -17,15 +17,15 @@
 #include "reports/formats.h"
 
 struct mli_saving_state {
-    mli_u32 exit_format;    /* a memlord_format plus 1; 0: no report at exit */
-    mli_ptr exit_directory; /* const char *, a kept string; NULL: output_dir */
-    mli_ptr export_path;    /* const char *, a kept string; NULL: there was no export */
+    mli_u32 exit_format;    /* a memlord_format plus 1; 0 means no report at exit */
+    mli_ptr exit_directory; /* const char *: a kept string; NULL means output_dir */
+    mli_ptr export_path;    /* const char *: a kept string; NULL if there was no export */
     mli_u32 export_failed;  /* 1: the last export failed, and was logged */
-    const char *output_dir; /* a kept string; NULL: the current directory */
+    const char *output_dir; /* a kept string; NULL means the current directory */
 };
 
-/* Pins the ledger's snapshots for a report. While snapshots are taken, and if the format shows them
-   (those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
+/* Pins the ledger's snapshots for a report. If snapshots are being taken, and the format shows them
+   (as those up to TRACE do), takes one more. That one belongs to the report and not to the list, so
    that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
@@ -88,18 +88,18 @@ static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 #define MLI_SAVE_PATH_MAX 4000
 
 /* The path of a report, and that of the temporary file in the same directory that is renamed to it.
-   Too large for the 16 KiB stacks of some hosts. */
+   They are allocated, because the stacks of some hosts have only 16 KiB. */
 typedef struct mli_save_paths {
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord's own: the target is no regular file */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* an error of MemLord itself: the target is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
-    uint32_t error; /* the first error of the system while the file was written; 0: none */
+    uint32_t error; /* the first error of the system while the file was written, or 0 */
 } mli_saved_file;
 
-/* Keeps the system's error if this step failed, and no step before did. Returns `failed`. */
+/* Keeps the system's error if this step has failed, and no earlier step had. Returns `failed`. */
 static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
     if (failed && !f->error) f->error = mli_system_error();
     return failed;
@@ -122,7 +122,7 @@ static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char
 }
 
 /* Sets p->target to `path`, with the process id in place of %p, and % in place of %%. Returns 0 if
-   it fits, else -1. */
+   the result fits, else -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
     mli_out o;
     mli_out_buffer(&o, p->target, sizeof p->target);
@@ -143,7 +143,7 @@ static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if there is no such file. */
+   replace the target. Returns 0, or another value if no file was created. */
 static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     size_t n, directory = strlen(p->target);
     int r = 1;
@@ -160,8 +160,8 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
     return r;
 }
 
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
-   fails. */
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if the
+   report fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
                                                      mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
@@ -174,15 +174,15 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
-/* Ends the saving of a file. `failed` says whether its renaming to p->target failed: then the
-   temporary file is removed. */
+/* Ends the saving of a file. If `failed` is 1, the renaming to p->target has failed, and the
+   function removes the temporary file. */
 static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
     if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
-/* Writes a report to standard output: to the descriptor, as stdio may be locked. */
+/* Writes a report to the descriptor of standard output. (stdio may be locked.) */
 static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
                                                mli_saved_file *f) {
     mli_signals held;
@@ -206,7 +206,8 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-/* Saves a report. *error is the system's error that made it fail; 0: there was another reason. */
+/* Saves a report. *error gets the system's error that made it fail, or 0 if the reason was
+   another. */
 static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
                                         uint32_t *error) {
     mli_save_paths *p;
@@ -250,7 +251,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
 /* -- saving at exit and on request, under a dated name -- */
 
 /* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
+   for n > 1 also n, so that some name is free. Returns 0 if the path fits, else -1. */
 static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
                           unsigned n, mli_save_paths *p) {
     mli_out o;
@@ -281,10 +282,10 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
     return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
-/* Saves a dated report to the directory of memlord_save_at_exit (default: output_dir, then "."),
-   and logs the result. `end` says that the ledger or the process ends. Then it saves only if the
-   host asked for that, and only once: the exchange of exit_format lets one caller save. A request
-   that no call has served yet is served then, too. */
+/* Saves a dated report to the directory of memlord_save_at_exit, else to output_dir, else to ".",
+   and logs the result. `end` is 1 if the ledger or the process ends. The function then saves only
+   if the host asked for that, and only once: the exchange of exit_format lets one caller save. It
+   then also serves a request that no call has served yet. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -295,7 +296,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
+    mli_capacities_refresh(lord, 1); /* no callback is called, because the host may be inside its
+                                        allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -311,7 +313,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
 /* Saves every ledger that wants a report at exit. Chooses a ledger under the registry lock, drops
-   the lock, saves that ledger, and starts over, as the list may have changed. */
+   the lock, saves that ledger, and starts over, because the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -320,8 +322,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
-                                      cleared */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is NULL
+                                      again */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -341,7 +343,7 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 #define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
                                        Prometheus */
 
-/* Saves the export. Of failures in a row it logs the first. */
+/* Saves the export. Logs only the first of several failures in a row. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     uint32_t error;
@@ -369,7 +371,8 @@ MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
 MLI_API memlord_format memlord_format_for(const char *path) {
     size_t n = path ? strlen(path) : 0, best = 0;
     int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match counts: .trace.json is not
+                                                    .json */
         const char *suffix = mli_format_suffixes[i];
         size_t length = strlen(suffix);
         if (length <= best || n <= length || path[n - length - 1] != '.') continue;
@@ -395,7 +398,7 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
-/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+/* Sets the path before the first export, which looks at the path: see mli_prom_labels. */
 MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                             uint32_t interval_ms) {
     const char *kept, *before;
@@ -427,5 +430,5 @@ MLI_API memlord_result memlord_export_stop(memlord *lord) {
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
     mli_saver_set(lord, &mli_dated_saver);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* takes no lock, so it is safe in a signal handler */
 }

@@ -1,5 +1,5 @@
-/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
-   other module. Locks: none. */
+/* Owns the macros that hide the differences of compilers, and includes the headers of the system.
+   It may use no other module. Locks: none. */
 #ifndef MLI_OS_COMPILER_H
 #define MLI_OS_COMPILER_H
 #include "api/api.h"
@@ -7,7 +7,7 @@
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
 #else
-#define MLI_WINDOWS 0 /* else the system is POSIX */
+#define MLI_WINDOWS 0 /* the system is then POSIX */
 #endif
 
 #if defined(__GNUC__)
@@ -26,7 +26,7 @@
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
 #endif
 
-/* Begins to load the cache line of an address that is about to be written. */
+/* Begins to load the cache line of an address, because it is about to be written. */
 static MLI_HOT void mli_prefetch(const void *p) {
 #if defined(__GNUC__)
     __builtin_prefetch(p, 1);
@@ -42,12 +42,12 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#include <cpuid.h> /* for the invariant TSC bit */
+#include <cpuid.h> /* __get_cpuid, which tells if the counter is steady */
 #elif defined(_MSC_VER)
-#include <intrin.h> /* atomics */
+#include <intrin.h> /* intrinsics for atomics */
 #endif
 #if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
-#include <emmintrin.h> /* for probes of the map */
+#include <emmintrin.h> /* vector compares, with which the map finds a slot */
 #define MLI_SSE2 1
 #else
 #define MLI_SSE2 0
@@ -62,7 +62,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
-#include <poll.h>     /* stalls for memory */
+#include <poll.h>     /* poll, which waits for stalls for memory */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -89,32 +89,34 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
+#define MLI_BUILD_ID_MAX 32 /* most bytes that are kept of a build id */
 
-/* A module (the executable, a library) as the system has loaded it. */
+/* A module as the system has loaded it. A module is an executable or a library. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *loaded; /* the name that the loader has for the module; "": it is the executable */
     const char *path;   /* the path that the system tells; NULL: the address is in no module */
-    const void *start;  /* the lowest address of the module */
+    const void *start;  /* the lowest address of the module in memory */
     uint64_t bias;      /* what the loader added to the addresses in the file */
-    /* The segment that has the address: its first address and the one behind it, as in the file,
-       and its offset in the file; `end` 0: not known. */
+    /* The segment that has the address. `start` is its first address and `end` the address behind
+       it, both as in the file. `offset` is its place in the file. `end` is 0 if the segment is not
+       known. */
     struct {
         uint64_t start, end, offset;
     } segment;
-    const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: the module has no build id */
-    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+    const void *id; /* the build id, in the module's memory */
+    size_t id_size; /* bytes of the build id; 0: the module has none */
+    int stays;      /* 1: the module is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* The module that is at an address now: what tells it from another one. */
+/* The identity of the module that is at an address now. Two modules that were there at different
+   times differ in it. */
 typedef struct mli_loaded {
     const void *start;
-    const char *name; /* as mli_image.loaded */
+    const char *name; /* the name that the loader has for the module, as in mli_image */
     uint64_t bias;
 } mli_loaded;
 
-/* What a thread runs. Requires: it outlives the thread. */
+/* The function that a thread runs, and its argument. Requires: the job outlives the thread. */
 typedef struct mli_job {
     void (*run)(void *);
     void *user;

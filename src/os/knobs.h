@@ -1,17 +1,17 @@
-/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
+/* Owns the bounds that a host may set, and the macros of private declarations. It uses no other
    module. Locks: none. */
 #ifndef MLI_OS_KNOBS_H
 #define MLI_OS_KNOBS_H
 #include "api/api.h"
 
-/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
-   compiler stops here. */
+/* The defaults of the knobs that a host may define (>>knobs). If a knob has an impossible value,
+   the compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
-   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
-   breaks each once. */
+/* Checks what a function requires of its caller. Comments say the same as "Requires: ...". Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each check stands on one line, and
+   tests/test_requires.c breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -29,7 +29,7 @@
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports, too */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif
@@ -44,9 +44,9 @@
 #error "stb_ds.h came before memlord.h: put MEMLORD_IMPLEMENTATION in a file of its own"
 #endif
 
-/* A private function or table that other modules use. In the product it is static; where each
-   module is an object of its own, the linker sees it and hosts do not. A variable is declared in
-   the header of its module and defined in the body. */
+/* Declares a private function or table that other modules use. In the product it is static. In a
+   build with an object for each module the linker sees it, and hosts do not. A variable is declared
+   in the header of its module and defined in the body. */
 #if defined(MLI_MODULES)
 #define MLI_PRIVATE
 #define MLI_TABLE(...) extern __VA_ARGS__;

@@ -3,8 +3,8 @@
 
 #if defined(__linux__)
 
-/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
-   sizeof cpu->path, whatever else is added. */
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. If the path is too long, the
+   result is sizeof cpu->path, and stays so whatever else is added. */
 static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     size_t n = strlen(more);
     if (n >= sizeof cpu->path - end) return sizeof cpu->path;
@@ -12,8 +12,9 @@ static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
     return end + n;
 }
 
-/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
-   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+/* Reads the file `name` into cpu->text as a string. The directory of the file is the first `end`
+   bytes of cpu->path. Returns 0, or -1 if the text is not known. A missing file reads as "max",
+   because a missing limit is no limit. */
 static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     size_t n = 0;
     ssize_t got = 1;
@@ -37,7 +38,7 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
    the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
-    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    if (*at < '0' || *at > '9') return -1; /* strtoull also takes blanks and signs */
     errno = 0;
     *out = strtoull(at, &end, 10);
     if (errno || strncmp(end, unit, strlen(unit))) return -1;
@@ -49,8 +50,8 @@ static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     return *end == '\n' || !*end ? 0 : -1;
 }
 
-/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
-   such line. Returns 0; -1: malformed. */
+/* Parses the number in the line of cpu->text that begins with `name`. If there is no such line,
+   *out is unchanged. Returns 0, or -1 if the line is malformed. */
 static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
     size_t n = strlen(name);
     const char *p = cpu->text;
@@ -62,7 +63,8 @@ static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit,
     return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
 }
 
-/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+/* Reads a file that holds one number, or "max", which gives UINT64_MAX. Returns 0, or -1 if the
+   number is not known. */
 static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
     const char *p = cpu->text;
     if (mli_cpu_read(cpu, end, name)) return -1;
@@ -71,10 +73,10 @@ static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *o
     return p[3] == '\n' || !p[3] ? 0 : -1;
 }
 
-/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
-   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
-   to one version at a time. If no line names it, it is in version 2: the line without
-   controllers. */
+/* Returns the path of the memory cgroup of this process, or NULL if there is none. `text` is
+   /proc/self/cgroup, with lines number:controllers:path. The path is cut out in place. The memory
+   controller belongs to one version at a time. If no line names it, it belongs to version 2, whose
+   line has no controllers. */
 static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     char *found = NULL, *line, *next;
     *v1 = 0;
@@ -84,7 +86,7 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
         if (next) *next++ = 0;
         path = strstr(line, ":/");
         if (!path) continue;
-        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        *names = *path = ','; /* now a comma is on both sides of each controller */
         word = strstr(names, ",memory,");
         *v1 = word && word < path;
         if (*v1 || path == names + 1) found = path + 1;
@@ -92,10 +94,10 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
     return found;
 }
 
-/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
-   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
-   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
-   and count as used, as does cache that the file does not list. */
+/* Reads the bytes in use in the cgroup of a directory. Page cache, active or inactive, does not
+   count, because the kernel drops it before it refuses memory. MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists and
+   count as used. So does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     static const char caches[2][2][20] = {{"inactive_file", "active_file"},
                                           {"total_inactive_file", "total_active_file"}};
@@ -111,10 +113,10 @@ static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
     return 0;
 }
 
-/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
-   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
-   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
-   no such file. Returns 0; -1: unknown. */
+/* Applies the limit of the cgroup in a directory. It lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit (the root, or one where the controller is
+   off) changes nothing. memory.high counts as a limit, because above it the kernel slows the
+   processes down. Version 1 has no such file. Returns 0, or -1 if the limit is not known. */
 static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
                          uint64_t *left) {
     uint64_t limit, high, used;
@@ -130,7 +132,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
         struct stat st;
         *total = limit;
         cpu->path[end] = 0;
-        if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
+        if (!stat(cpu->path, &st)) /* the inode is unique on the machine, also in containers */
             cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
         memcpy(cpu->home_path, cpu->path, end + 1);
     }
@@ -138,9 +140,9 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     return 0;
 }
 
-/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
-   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
-   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+/* Computes the memory of the process from the machine, the cgroup of the process and all cgroups
+   above it. *total is the lowest of their limits. *left is the least that any of them leaves.
+   `root` is the length of the root in cpu->path. Returns 0, or -1 if the memory is not known. */
 static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
     uint64_t machine = 0;
     size_t top, end;
@@ -159,7 +161,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (cpu->path[--end] != '/') {} /* there is a slash at `top` */
+        while (cpu->path[--end] != '/') {} /* ends at `top` at the latest, where a slash is */
     }
     return -1;
 }
@@ -169,8 +171,8 @@ static size_t mli_cpu_root(mli_cpu *cpu) {
     return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
-/* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
-   in cpu->path. */
+/* Returns how many bytes of this process are in memory (RSS), or 0 if that is not known. `root` is
+   the length of the root in cpu->path. */
 static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
     uint64_t bytes = 0;
     if (mli_cpu_read(cpu, root, "/proc/self/status") ||
@@ -221,8 +223,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 
 #if MLI_WINDOWS
-/* MemLord declares this function itself: the SDK's header gives it a name that depends on the SDK's
-   version and settings. */
+/* Gets the memory use of a process. MemLord declares this function itself, because its name in the
+   SDK's header depends on the SDK's version and settings. */
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -263,7 +265,7 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     *process = r == KERN_SUCCESS ? self.resident_size : 0;
     return 0;
 }
-#else /* no portable call returns free memory; the host can set a capacity source */
+#else /* no portable call returns free memory */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
     (void)cpu;
     (void)total;

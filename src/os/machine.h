@@ -1,6 +1,6 @@
-/* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
-   worse than none. Locks: none. */
+/* Owns the capacity of the cpu device: the memory that the machine and its cgroup have for this
+   process. It may use os/system. Invariant: a doubtful number counts as unknown, because a wrong
+   number is worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
 #include "api/api.h"
@@ -8,30 +8,33 @@
 #include "os/compiler.h"
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
+   It calls no malloc and no stdio, uses little stack, and keeps errno. Requires: one caller at a
+   time. An mli_cpu of zeros is valid. The caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
-    const char *root; /* a prefix of every path, for tests; NULL: none */
+    const char *root; /* for tests: a prefix of every path; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
-                         had a limit */
-    char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* the path of the file being read */
-    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
+    uint64_t home;    /* the identity of the cgroup that had the lowest limit in the last sample; 0:
+                         none had a limit */
+    char home_path[1024]; /* the directory of the cgroup that had the lowest limit */
+    char path[1024];  /* the path of the file that is being read */
+    char text[8192];  /* the text of the file that is being read; it is too large for the 16 KiB
+                         stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
-/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+/* Reads the first line of a file into `line`, cut to fit. `line` is "" if the file cannot be read.
+   Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
-/* Returns 1 if a symbolic link has this text. Keeps errno. */
+/* Returns 1 if a file is a symbolic link with this text. Keeps errno. */
 MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
-/* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
+/* Returns how many bytes of this process are in memory, or 0 if that is not known. It takes no
+   other part of a sample. */
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
 #else
 
@@ -39,9 +42,10 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
-   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
-   returns the free memory the function returns -1, and the host can set a capacity source. */
+/* Samples the memory of the machine. On macOS anonymous, wired and compressed pages count as used,
+   because they cannot be dropped. Free and file-backed pages count as free, as in Activity Monitor.
+   Some systems have no call that returns the free memory. There the function returns -1, and the
+   host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;

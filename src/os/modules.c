@@ -3,8 +3,8 @@
 
 #if defined(__linux__)
 /* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
-   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
-   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+   that compiles as C99 does not define. The weak ones are not in every program. Before glibc 2.34
+   dladdr is in libdl, which the program may not link. _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -15,7 +15,7 @@ typedef struct mli_dl_found {
     unsigned long long flags;
     void *start, *end;
     struct link_map *map;
-    void *rest[14]; /* more than the system writes */
+    void *rest[14]; /* room for more than the system writes */
 } mli_dl_found;
 typedef struct mli_dl_phdrs {
     ElfW(Addr) bias;
@@ -29,8 +29,8 @@ extern "C" {
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
-    __attribute__((weak, visibility("hidden"))); /* of the module (the program or a library) that
-                                                    has this code: its dynamic section */
+    __attribute__((weak, visibility("hidden"))); /* the dynamic section of the module that has this
+                                                    code */
 extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
@@ -45,9 +45,9 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
 }
 
 /* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
-   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
-   program, unless the loader was started by name (ld.so ./program): then the program's own headers
-   tell. */
+   set up, and a malloc that records runs before that. For a dynamic program the kernel gives the
+   address of the loader, unless the loader was started by name (ld.so ./program). In that case the
+   headers of the program name a loader. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -65,7 +65,7 @@ MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
     }
 #if !defined(__GLIBC__)
     {
-        mli_dl_info info; /* of musl: that of glibc waits for dlopen */
+        mli_dl_info info; /* for musl, because glibc's dladdr waits for dlopen */
         if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
     }
 #endif
@@ -81,7 +81,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module; NULL: there is none. */
+/* Finds the build id in the notes of a module. Returns NULL if there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -108,11 +108,12 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the program did not begin with the modules from here on */
-    int modules; /* 1: there are modules */
+    int modules; /* 1: the list has modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
-/* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
+/* Returns the segment that has in memory `size` bytes from an address of the file, or NULL if there
+   is none. */
 static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     for (; p < end; p++)
@@ -123,7 +124,7 @@ static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at
 }
 static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
                                     const ElfW(Phdr) * segment) {
-    const uint64_t page = 4096; /* the smallest: offset and address are alike in it */
+    const uint64_t page = 4096; /* the smallest page; offset and address are equal modulo it */
     const ElfW(Phdr) *p = module->at, *end = p + module->count;
     image->loaded = image->path = module->name;
     while (p->p_type != PT_LOAD) p++;
@@ -138,8 +139,9 @@ static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module
             image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
                                      p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
 }
-/* The list begins with the executable and the libraries that were loaded with it, up to the loader
-   or beyond; dlopen adds to its end. */
+/* Looks for the address in the next module of the loader's list. The list begins with the
+   executable and the libraries that were loaded with it. The loader is the last of these, or among
+   them. dlopen adds modules at the end, so those up to the loader are never unloaded. */
 static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
     mli_image_search *search = (mli_image_search *)user;
     uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
@@ -164,16 +166,17 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
+    out->loaded = out->path = loaded.name; /* for a module of dlmopen no more is known */
     out->bias = loaded.bias;
-    /* glibc gives the program no name, musl the one it was started by or that of a link. */
+    /* glibc gives the program no name. musl gives the name it was started by, or the name of a link
+       to it. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
-    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
+    if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
 MLI_PRIVATE const char *mli_symbol_at(const void *address) {
@@ -229,7 +232,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     out->loaded = out->path = executable;
     out->bias = (uint64_t)(uintptr_t)out->start;
     n = GetModuleFileNameW((HMODULE)(uintptr_t)out->start, wide, MAX_PATH);
-    if (n >= MAX_PATH) n = 0; /* the path is longer */
+    if (n >= MAX_PATH) n = 0; /* the path is longer than `wide` */
     if (n)
         n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, executable, MLI_PATH_MAX - 1,
                                        NULL, NULL);
@@ -268,17 +271,18 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
-    if (!d || !&mli_loader) return 1; /* a static program */
+    if (!d || !&mli_loader) return 1; /* the program is static */
     for (; d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
-                                                                                   changes */
-        if (i == 20) return 0; /* this thread itself changes it, it seems */
+    /* Wait while the list of modules changes. */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) {
+        if (i == 20) return 0; /* this thread itself seems to change it */
         mli_nap(1000000);
     }
-    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    /* Look dlopen up by name, because the program may not link it before glibc 2.34. */
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen");
     if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     errno = saved;
     return 1;
@@ -291,5 +295,6 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
+MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or libc is musl, which
+                                                       closes no library */
 #endif

@@ -1,31 +1,31 @@
 /* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
-   module is an executable or a library. May use os/system. Locks: none of its own. */
+   module is an executable or a library. It may use os/system. Locks: none of its own. */
 #ifndef MLI_OS_MODULES_H
 #define MLI_OS_MODULES_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
-                    is in none, or that is not known. Recording calls use it while the host holds
-                    locks, so it must not wait for dlopen, which runs constructors of the host.
+/* Each system defines these functions:
+     mli_module_of  Returns an address that stands for the module that an address is in, or NULL if
+                    it is in no module or that is not known. Recording calls use it while the host
+                    holds locks. So it must not wait for dlopen, which runs the host's constructors.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
-                    does. It may wait for dlopen. */
+     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
+                    there is none. It may wait for dlopen. */
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
-   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL if
+   there is none. It takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
-   gaps between its segments, of the segment. `bias`, the load address, is the same for all
-   segments; it is 0 for a program at fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module. In a program with gaps
+   between its segments it is that of the segment. `bias`, the load address, is the same for all
+   segments. It is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -34,13 +34,14 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* A symbol of this system has no size: the nearest one below need not contain the address. */
+/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
+   contain that address. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Windows keeps function names in separate files that need dbghelp. */
+/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
@@ -52,9 +53,10 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address);
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
    dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* It waits for nothing if the module is never closed: one that the program began with, or one that
-   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
-   dlopen on that thread, from a malloc: then the result is 0. */
+/* With glibc it waits for nothing if the module is never closed. Such a module is one that the
+   program began with, or one that is linked with -z nodelete. While a dlopen changes glibc's list
+   of modules, a malloc inside it must not call dlopen, because glibc then aborts. In that case the
+   result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);

@@ -2,7 +2,7 @@
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void) { return __builtin_ia32_rdtsc(); }
-MLI_PRIVATE int mli_ticks_steady(void) { /* "invariant TSC" in the manuals of Intel and AMD */
+MLI_PRIVATE int mli_ticks_steady(void) { /* the manuals of Intel and AMD call it "invariant TSC" */
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d >> 8 & 1);
 }
@@ -229,10 +229,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
-   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
-   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
-   if the kernel is short of memory. */
+/* Calls membarrier. Returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h. 8 is PRIVATE_EXPEDITED and 16 is its registration, both since
+   Linux 4.14. Command 8 may fail after 16 has succeeded, in a sandbox that the process entered
+   later, or if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -246,7 +246,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* strerror is not used: its texts depend on the locale, and may take memory. */
+/* Does not use strerror, because its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -266,7 +266,8 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
 MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
-    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
+    return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: the size or inode has more than 32
+                                                     bits */
 }
 MLI_PRIVATE int mli_fd_above_std(int fd) {
     int higher;
@@ -288,7 +289,7 @@ MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
     if (!link(from, to)) return unlink(from) ? -1 : 0;
     if (errno == EEXIST || !access(to, F_OK)) return 1;
-    return rename(from, to); /* the file system has no hard links: a small race remains */
+    return rename(from, to); /* the file system has no hard links, so a small race remains */
 }
 MLI_PRIVATE void mli_file_remove(const char *path) { (void)unlink(path); }
 static const int mli_write_signals[] = {SIGXFSZ, SIGPIPE};
@@ -401,7 +402,7 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker) {
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #if defined(__linux__)
     int saved = errno, gone;
-    if (number >> 31) return 0; /* a pthread_self, not a number of the kernel */
+    if (number >> 31) return 0; /* the number is a pthread_self, not one of the kernel */
     gone = syscall(__NR_tgkill, (long)getpid(), (long)number, 0L) == -1 && errno == ESRCH;
     errno = saved;
     return gone;

@@ -1,5 +1,5 @@
 /* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
-   stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
+   stacks and the memory of the machine have headers of their own. It uses no other module. Locks:
    none. */
 #ifndef MLI_OS_SYSTEM_H
 #define MLI_OS_SYSTEM_H
@@ -7,13 +7,13 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+/* Windows and POSIX have the same functions, except for a few that only POSIX needs. A function
    returns 0 for success unless a comment says otherwise.
    Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
-   as a time stamp only where the counter has a constant rate in every power state. There
-   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
+/* Returns the ticks of the processor's counter. Reading it takes a third of the time that reading a
+   clock takes. Ticks are a time stamp only if the counter has a constant rate in every power state.
+   In that case mli_ticks_steady returns 1. Otherwise time stamps come from the clock. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
@@ -30,9 +30,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before;  /* the mask that mli_signals_restore sets */
-    sigset_t pending; /* the signals that were pending before: they stay so */
-    int cancel;       /* the cancellation state before */
+    sigset_t before;  /* the signal mask that mli_signals_restore sets again */
+    sigset_t pending; /* the signals that were already pending, which stay pending */
+    int cancel;       /* the cancellation state that mli_signals_restore sets again */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -46,59 +46,61 @@ typedef pthread_t mli_os_thread;
 
 /* -- functions --
    A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
-   on it that free does not change errno. */
+   on a free that does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
-/* Returns the ns of a clock that never goes back. */
+/* Returns the time of a clock that never goes back, in ns. */
 MLI_PRIVATE uint64_t mli_now(void);
-/* Returns the ns since 1970-01-01 UTC. */
+/* Returns the time since 1970-01-01 UTC, in ns. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+/* Sleeps for `ns`. It returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
-   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0, and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses to tell that, and on other POSIX systems, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
-   is unset or empty or the process is set-uid (its environment is not trusted). */
+/* Reads an environment variable. Returns 1 if it is set and fits, and -1 if it does not fit.
+   Returns 0 if it is unset or empty, or if the process is set-uid, as its environment is then not
+   trusted. */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Makes mli_barrier_all ready. Returns 1 if it works. */
+/* Makes mli_barrier_all ready. Returns 1 if it succeeds, else 0. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+/* Makes every running thread of the process pass a full barrier. Returns 1, or 0 if the system
    refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
 /* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
-/* Returns a text for the number of an error; NULL: the number has no text here. */
+/* Returns a text for the number of an error, or NULL if there is none here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
 /* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
+/* Creates a file. Returns 0, 1 if there is a file of this name, and -1 after another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file, and returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protect the writing of a file, before and after it. A write past the file size limit raises
-   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
-   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
-   too: a cancelled thread would leave the file half written. Windows has none of these. */
+/* Block and unblock signals around the writing of a file. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader raises SIGPIPE. Both kill the process by default.
+   mli_signals_block blocks them, and mli_signals_restore consumes those that the write raised.
+   Cancellation is disabled, too, because a cancelled thread would leave the file half written.
+   Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
 /* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
-   passes the value to `hook`. */
+   passes the thread's value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -108,28 +110,29 @@ MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-/* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
+/* Starts a thread with all signals blocked, because signal handlers of the host must not run on
+   it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
 
 #if !MLI_WINDOWS
 MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
 /* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
-   other threads wait for that work. */
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and other
+   threads wait for that work. */
 MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
 MLI_PRIVATE void mli_cancel_restore(int before);
-/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
-   its output must not go to this file. Returns -1 if no descriptor is left. */
+/* Moves a file to a descriptor above the standard streams. The host may have closed these, and its
+   output must not go to this file. Returns -1 if no descriptor is left. */
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
-   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
-   in use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number, or 0 if a thread has it or the system
+   cannot tell. Only Linux can tell. Elsewhere the number of a thread that ended without its exit
+   hook counts as in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
+/* Returns the ms that are left until a time of mli_now, rounded up, or 0 if it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 #endif

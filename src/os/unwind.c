@@ -1,14 +1,15 @@
 #include "os/unwind.h"
 
-/* Stacks grow downwards: a frame above the mark is outside the function. */
+/* Relies on stacks that grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
-   stacks leave out. The functions lie in one section, and the linker tells where that begins and
-   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
+/* Compares the address with the bounds of a section. Below -O2 the functions between a call of the
+   host and MLI_NOTE_CALLER keep their frames, which stacks leave out. These functions lie in one
+   section, and the linker tells where it begins and ends. A copy that was inlined into the host's
+   function lies elsewhere, and counts as the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -37,8 +38,8 @@ MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap
     return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
 }
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
-/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
-   library, which loads it: both are weak, so that no program must link them. */
+/* The unwinder of libgcc_s or libunwind, if the program has it. Otherwise it is backtrace of the C
+   library, which loads libgcc_s. Both are weak, so that no program must link them. */
 typedef struct mli_unwinding {
     void **frames;
     size_t count, cap;

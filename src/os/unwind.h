@@ -1,5 +1,6 @@
-/* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. May use os/system. Locks: none. */
+/* Owns the return addresses and frames of the current stack. It has the unwinders, knows MemLord's
+   own frames, and detects callbacks that were left by longjmp. It may use os/system. Locks:
+   none. */
 #ifndef MLI_OS_UNWIND_H
 #define MLI_OS_UNWIND_H
 #include "api/api.h"
@@ -14,7 +15,7 @@
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, and then has the
                                 return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
@@ -26,14 +27,15 @@
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
-   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
-   inside the function only if it is further down the stack than *mark. A thread may change between
-   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
+/* Returns 1 while a function of the host runs. *mark is the address of the frame that called the
+   function, or 0 if no call is in progress. `here` is the address of the current frame. Inside the
+   function it is further down the stack than *mark. If it is not, the function was left by longjmp,
+   and *mark is set to 0. A thread may change between stacks, as fibres do. Then a mark may be
+   cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
 
-/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
-   MLI_NOTE_CALLER. */
+/* Returns 1 if a return address is in one of MemLord's own functions that stand between a call of
+   the host and MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -42,8 +44,8 @@ MLI_PRIVATE int mli_is_own(const void *address);
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
 
-/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
-   many; 0: the system has no unwinder. `user` is not used. */
+/* Writes the return addresses of the thread, the innermost first, at most `cap`. Returns how many
+   it wrote, or 0 if the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)

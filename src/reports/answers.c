@@ -11,8 +11,8 @@
 
 /* -- anomalies and drops -- */
 
-/* The columns of anomalies and drops, the heaviest first: those that make totals too low, then
-   mistakes of the host, then detail that was lost. */
+/* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
+   first, then mistakes of the host, then detail that was lost. */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -46,7 +46,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
     }
     return NULL;
 }
-/* Writes "unknown_frees 1", for the column before `i`. */
+/* Writes an anomaly as in "unknown_frees 1". `i` is the index after that of its column. */
 static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
     mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
              v);
@@ -71,13 +71,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts. A verdict is of a kind, and has a part for each device that it is about. A part
-      is composed in r->part_text; then each format writes it in its own way. Only
-      MLI_FIRST_DEVICES parts of a kind are written -- */
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
+   part is composed in r->part_text, and then each format writes it in its own way. Only
+   MLI_FIRST_DEVICES parts of a kind are written. */
 
-/* The kinds of verdicts in their order: the name in JSON, the head in TEXT, and how bad it is.
-   The bad ones come first and the odd ones last. Anomalies that lost bytes are bad: see
-   mli_verdicts_write. */
+/* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
+   how bad it is. The bad kinds come first and the odd ones last. Anomalies that lost bytes are bad:
+   see mli_verdicts_write. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -103,17 +103,17 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 
 typedef struct mli_verdict_writer {
     mli_report *r;
-    int json, kind;  /* json 1: writes JSON; 0: writes TEXT. The kind that is being written */
+    int json, kind;  /* json: 1 for JSON, 0 for TEXT; kind: the kind that is being written */
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
     mli_out part;    /* the text of the part that is being composed */
-    const memlord_site *site; /* the site that the part names, for a link of the page; NULL: none */
-    const char *tag;          /* the tag that the part names; NULL: none */
+    const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
+    const char *tag;          /* the tag that the part names, or NULL */
 } mli_verdict_writer;
 
-/* Begins a part of `bytes`. Returns where its text goes; NULL: the kind has enough parts, so this
-   one is left out and its bytes are added to those that are left out. */
+/* Begins a part of `bytes`. Returns where its text goes. If the kind has enough parts, adds the
+   bytes to those that are left out, and returns NULL. */
 static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     if (w->parts++ >= MLI_FIRST_DEVICES) {
         w->bytes = mli_add_saturated(w->bytes, bytes);
@@ -126,13 +126,14 @@ static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
     w->tag = NULL;
     return &w->part;
 }
-/* Writes the head of a kind. That of the leaks ends with the mark: "leaks since mark 1". */
+/* Writes the head of a kind. The head of the leaks ends with the mark, as in "leaks since mark
+   1". */
 static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
-   JSON, and those that keep a name from ending the page's script element. */
+/* Writes composed text in a JSON string. The names in the text are escaped already. Adds the
+   escapes of JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -158,8 +159,8 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part: TEXT has ", cuda:0: " or "; cuda:0: " before it. `device` points to the
-   code of its device; NULL: the part is about no device. */
+/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
+   to the code of the part's device, or is NULL if the part is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -173,7 +174,7 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
 }
-/* Ends a kind: writes how many parts it leaves out, and how many bytes these have. */
+/* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
     mli_out *o = w->r->o;
@@ -188,7 +189,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     w->bytes = 0;
 }
 
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+/* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
+   1 failed". */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -207,7 +209,8 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+/* Writes a verdict such as "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2
+   MiB". */
 static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_out *o;
@@ -217,7 +220,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* mapped files are included, because the limit
+                                                   counts them */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
         mli_putf(o, "%jo of %jo", live, line->limit);
@@ -226,7 +230,7 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        /* its bytes are among those of its device */
+        /* the bytes of an account are among those of its device */
         if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
@@ -243,8 +247,8 @@ MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli
     if (s->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)s->scopes);
     mli_putf(o, "  %p", (const void *)mli_leak_site_of(&r->leak_sites, s));
 }
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
+/* Writes a verdict such as "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv] f x.c:3".
+   Without a mark writes nothing, because every live block would be a leak. */
 static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_report *r = w->r;
     const mli_leak_site *most = &r->leak_sites.line[0];
@@ -259,23 +263,23 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
     mli_part_put(w, NULL);
 }
 
-/* Returns 1 if the largest holder of a device by tag tells something. It tells nothing if it is
-   the only one, is no arena, and no tag was ever used. */
+/* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
+   only holder, is no arena, and no tag was ever used. */
 static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
     if (!list->count) return 0;
     return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
 }
-/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+/* Returns the largest site of a device, or its arena, or NULL if it has neither. */
 static const mli_holder *mli_holder_site(const mli_holder_list *list) {
     size_t i;
     for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
         if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
     return NULL;
 }
-/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be
-   of different blocks, so each has its own share. If bytes without a tag or arenas hold more,
-   "untagged" or "arenas" stands in place of the tag. Leaves out what tells nothing: see
-   mli_holder_tells. */
+/* Writes a part such as "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the
+   site may be of different blocks, so each has its own share. If bytes without a tag or arenas hold
+   more than any tag, writes "untagged" or "arenas" in place of the tag. Leaves out a tag that
+   mli_holder_tells rejects. */
 static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
@@ -289,7 +293,7 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     site = mli_holder_site(&sites);
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
-        site = NULL; /* told already */
+        site = NULL; /* the tag part names the arena already */
     if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
@@ -313,8 +317,8 @@ static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
         mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
-/* Returns the largest of the tags that held a device at its peak, with the bytes without a tag as
-   one of them; NULL: nothing had a tag. */
+/* Returns the tag that held most of a device at its peak. The bytes without a tag count as one tag.
+   Returns NULL if nothing had a tag. */
 static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
     const memlord_tag_stat *largest = NULL;
     size_t i;
@@ -323,9 +327,10 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB" for a
-   device that has less than a quarter of its peak by now, as at the end of a program: who holds the
-   rest tells little then. Names the peak, too, if the holders were noted a little below it. */
+/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
+   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
+   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
+   noted a little below it. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -356,7 +361,7 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     }
 }
 
-/* Does as mli_anomaly_next, but with dev 0 returns what no device has counted. */
+/* Does what mli_anomaly_next does, but with dev 0 returns only what no device has counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -368,8 +373,9 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies; 0 if there are none. The heaviest kind of anomaly
-   decides. Of one kind the number decides or, if bytes were lost, these. */
+/* Returns the weight of a device's anomalies, or 0 if there are none. The heaviest kind of anomaly
+   decides. Among devices with the same heaviest kind, the number of anomalies decides or, if bytes
+   were lost, the number of bytes. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -384,8 +390,9 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     }
     return heaviest << 62 | (sum < most ? sum : most);
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the device with the
-   heaviest first. What no device has counted stands under "all". */
+/* Writes a verdict such as "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2".
+   The device with the heaviest anomalies comes first. What no device has counted stands under
+   "all". */
 static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     mli_report *r = w->r;
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
@@ -413,7 +420,8 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+/* Writes a verdict such as "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest
+   mistakes first. */
 static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->mistakes; i++) {
@@ -432,7 +440,7 @@ static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "collections that did not run, cuda:0: 2 of 3". */
+/* Writes a verdict such as "collections that did not run, cuda:0: 2 of 3". */
 static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -446,8 +454,9 @@ static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
     }
 }
 
-/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB" for a pool
-   of which at least a sixteenth is cached, if the largest piece is at most half of that. */
+/* Writes a verdict such as "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2
+   GiB". Does so for a pool that has at least a sixteenth of its bytes cached, if the largest piece
+   is at most half of the cached bytes. */
 static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++) {
@@ -464,7 +473,7 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes come before the
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
    holders of a peak and of live bytes, because all totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {

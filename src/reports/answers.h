@@ -10,31 +10,33 @@
 #include "reports/leaks.h"
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices that a verdict names, and that the first list of
+                               devices has */
 
-/* Returns the name of the next anomaly or drop of a device whose count is not 0, and the count in
-   *v; NULL: there is no other. dev 0 means all devices together, with the losses of the ledger.
-   *i keeps the place between calls; it is 0 at first. */
+/* Returns the name of the next anomaly or drop of a device whose count is not 0, and sets *v to the
+   count. Returns NULL if there is no other. dev 0 means all devices together, with the losses of
+   the ledger. *i keeps the place between calls; it is 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
-/* Returns a device; for dev 0 the selector of all devices. */
+/* Returns the device with a dev, or the selector of all devices if dev is 0. */
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
 
-/* Writes all anomalies and drops of a device in one line that begins with `head`; with dev 0
-   those of all devices together. Writes nothing if there are none. */
+/* Writes all anomalies and drops of a device in one line that begins with `head`. If dev is 0,
+   writes those of all devices together. Writes nothing if there are none. */
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes what the leaks of a site have in common, and the site: " cpu [kv] in decode  f x.c:3".
-   Counts several tags and scopes: " cpu with 3 tags in 300 scopes  f x.c:3". Writes "partly [kv]"
-   where the other blocks have no tag, and likewise "partly in decode". */
+/* Writes what the leaks of a site have in common, and the site, as in " cpu [kv] in decode f
+   x.c:3". Writes only the numbers of several tags and scopes, as in " cpu with 3 tags in 300 scopes
+   f x.c:3". Writes "partly [kv]" if the other blocks have no tag, and "partly in decode" if the
+   others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each is one line with
-   its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters, and
-   leaves that bound in r->out.name_max. */
+/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
+   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
+   and leaves that bound in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-/* Writes the same verdicts as a key of JSON. */
+/* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 #endif

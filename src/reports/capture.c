@@ -24,8 +24,8 @@ MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since the
-                                                                            capture */
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* the row was added since
+                                                                            the capture */
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
@@ -85,8 +85,8 @@ static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_
     line->bytes += bytes;
     line->blocks++;
 }
-/* Moves the largest streams to the start of their table, the largest first. Of two streams of one
-   size the lower number comes first. */
+/* Moves the largest streams to the start of their table, the largest first. Of two streams of the
+   same size, the one with the lower number comes first. */
 static MLI_COLD void mli_streams_sort(mli_report *r) {
     size_t i, k, n = 0;
     for (i = 0; i < MLI_STREAMS; i++) {
@@ -106,8 +106,8 @@ static MLI_COLD void mli_streams_sort(mli_report *r) {
     }
 }
 
-/* Adds a live block to all lists of a report, so that one walk fills them: the largest blocks, the
-   sizes, the streams, the leaks, and the live bytes of each scope. */
+/* Adds a live block to all lists of a report, so that one walk fills them. These are the largest
+   blocks, the sizes, the streams, the leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
@@ -116,9 +116,10 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
     if (stream) mli_stream_add(r, stream, dev, bytes);
-    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending blocks are
-                                                                            freed */
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* not for a device that was added after the
+                                                         capture began */
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* a pending block is freed
+                                                                            already */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
         mli_leak_sites_add(&r->leak_sites, rows, bytes);
         mli_stack_leak_add(r, e);
@@ -134,8 +135,8 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
 /* -- the lifetimes of blocks that begin and end in the event ring -- */
 
 typedef struct mli_lifetime_span { /* a slot of a table with open addressing */
-    uint64_t key;   /* of the block's storage and type; 0: the slot is vacant */
-    uint64_t stamp; /* when the block began; 0: it has ended */
+    uint64_t key;   /* made of the block's storage and type; 0 if the slot is vacant */
+    uint64_t stamp; /* when the block began; 0 if it has ended */
 } mli_lifetime_span;
 
 static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
@@ -157,8 +158,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
-   stay unknown. */
+/* Counts the lifetimes of blocks by class, from the event ring. If the ring is off or there is no
+   memory, the lifetimes stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -166,7 +167,8 @@ static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     mli_event_copy e;
     mli_lifetime_span *spans;
     if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so 80 % are used at most */
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* so at most 80 % of the slots
+                                                                     are used */
     spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
     if (!spans) return;
     if (mli_ring_reader_begin(r->lord, &reading)) {
@@ -196,7 +198,7 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
-   known; line->self is filled in. */
+   known, and line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -215,8 +217,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into those of the ledger, the rest of this
-   process, and those of other processes. Bytes by which the ledger's devices have grown since the
-   sample count as used, and as this process's. */
+   process, and those of other processes. The bytes by which the ledger's devices have grown since
+   the sample count as used, and as bytes of this process. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -247,7 +249,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->age = now > sampled ? now - sampled : 0;
     mli_phys_line_sample(&sample, neighbours, line);
 }
-/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+/* Captures each physical device with a known capacity or a limit, the fullest first. Devices of
    unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
@@ -275,7 +277,7 @@ static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
-/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest.
+/* Captures each row of tags once, for all lists of tags, and lists the MLI_TOP_TAGS largest rows.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
     uint32_t i;
@@ -310,7 +312,7 @@ static void mli_report_tags(mli_report *r) {
     }
 }
 
-/* Captures every scope once, without its live bytes. */
+/* Captures every scope once, except for its live bytes. */
 static void mli_report_scopes(mli_report *r) {
     uint32_t id;
     for (id = 1; id <= r->scopes; id++) {
@@ -325,7 +327,7 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
 }
 
 /* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
-   ones. */
+   accounts. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -389,7 +391,7 @@ static void mli_report_stacks(mli_report *r) {
         uint64_t first;
         line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
-            continue; /* a reset came since */
+            continue; /* a reset came after the row was counted */
         line.node = mli_stack_row_at(r->lord, i)->node;
         first = r->by_peak ? line.held : line.stat.live_bytes;
         line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
@@ -419,8 +421,8 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the most live bytes that its holders or a snapshot since the
-   last reset show, by peak_error at most: threads publish a peak late, and a report must not
+/* Raises the peak of a device to the most live bytes that its holders, or a snapshot since the last
+   reset, show. Raises it by at most peak_error. Threads publish a peak late, and a report must not
    contradict itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -439,8 +441,8 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs
-   that do not fit, then the others. */
+/* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
+   and allocs that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
     MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
     MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
@@ -449,8 +451,8 @@ static const unsigned char mli_mistake_kinds[] = {
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
-/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
-   bytes or, where these are not known, by their number. */
+/* Captures the mistakes of the host, the heaviest kind first. Mistakes of one kind are in the order
+   of their bytes or, where these are not known, of their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
     mli_anomaly_line line;
     uint32_t i;

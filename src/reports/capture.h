@@ -1,6 +1,6 @@
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
-   functions; none while the host's function writes. */
+   books/ and services/. Invariant: a capture changes nothing in the ledger. Locks: those of the
+   reading functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -20,8 +20,8 @@
 #include "reports/leaks.h"
 
 /* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
-   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
-   gives its own sum. */
+   from the capture. Whole lists (sites, scopes, events) are read while they are written, so each of
+   them gives its own sum. */
 
 /* The most lines of the lists of a report. */
 #define MLI_TOP_SITES 50
@@ -30,34 +30,34 @@
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_TOP_STREAMS 20
 #define MLI_TOP_STACKS 2048
-#define MLI_PARTS_SHOWN 1024 /* of one block */
+#define MLI_PARTS_SHOWN 1024 /* the most parts of one block that a report lists */
 
-#define MLI_STREAMS 256 /* slots of the table of streams, of which half are used at most */
-#define MLI_SIZES 50    /* size classes of blocks: class 0 has those of 0 bytes, class k those of
-                           2^(k-1) bytes to twice that; the last one is that of 2^48 bytes */
+#define MLI_STREAMS 256 /* slots of the table of streams; at most half of them are used */
+#define MLI_SIZES 50    /* size classes of blocks: class 0 is for 0 bytes, class k for 2^(k-1) bytes
+                           up to twice that; the last class is for 2^48 bytes */
 
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or a difference of
-   INT64_MIN, is not known: TEXT writes -, JSON writes null, PROMETHEUS writes no sample. */
+   INT64_MIN, is not known. For such a value TEXT writes -, JSON writes null, and PROMETHEUS writes
+   no sample. */
 typedef struct mli_line { /* the first member of each kind of line */
     memlord_device device;
-    const char *name; /* what the line is about on the device; NULL: it is about the device */
+    const char *name; /* what the line is about on the device; NULL if that is the device itself */
 } mli_line;
 typedef struct mli_phys_line { /* the memory of a physical device, in bytes */
     mli_line of;
     mli_phys *phys;
-    uint64_t total, used, free; /* as the last sample of the capacity says */
-    uint64_t age;               /* of that sample, in ns */
+    uint64_t total, used, free; /* from the last sample of the capacity */
+    uint64_t age;               /* the age of that sample, in ns */
     uint64_t limit, held;       /* the limit; the bytes that tickets hold for allocs to come */
     uint64_t process, others;   /* the used bytes of this process, and of other processes */
-    uint64_t self, rest;        /* the bytes that the ledger knows; what else this process uses */
+    uint64_t self, rest;        /* the bytes that the ledger knows; the others of this process */
     uint64_t untagged;          /* the part of `self` that has no tag */
-    uint64_t context;           /* the bytes that the driver holds for this process; a part of
-                                   `rest` */
+    uint64_t context;           /* the part of `rest` that the driver holds for this process */
     uint64_t neighbours;        /* the bytes that other ledgers of the pressure page hold;
-                                   UINT64_MAX: there is no other ledger */
+                                   UINT64_MAX if there is no other ledger */
     int64_t unaccounted;        /* used - self - context - neighbours, where `used` counts as at
                                    most `total` */
-    uint64_t fullness;          /* used / total, in millionths of a percent and 1 more; 0: not
+    uint64_t fullness;          /* used / total, in millionths of a percent, plus 1; 0 if it is not
                                    known */
 } mli_phys_line;
 typedef struct mli_tag_line { /* a tag on a device */
@@ -65,26 +65,26 @@ typedef struct mli_tag_line { /* a tag on a device */
     memlord_tag_stat stat;
     uint64_t peak_error; /* how many bytes the peak may be too low */
     uint32_t dev;
-    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
+    mli_phys_line *phys; /* the line of the tag's physical device, or NULL if the report has none */
 } mli_tag_line;
 typedef struct mli_scope_line { /* a scope on all devices */
     mli_line of;
     memlord_scope_stat stat;
-    uint64_t live_bytes, live_blocks; /* without those of inner scopes */
+    uint64_t live_bytes, live_blocks; /* without the blocks of inner scopes */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the order of the list: stacks with live bytes or, if the report is `by_peak`,
-                     with bytes at the peak come first, by these bytes; the other stacks follow, by
-                     the bytes that they allocated */
+    uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
+                     the others follow, by the bytes that they allocated. If the report is `by_peak`,
+                     the bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
-    uint32_t node; /* of the tree of stacks: the innermost frame */
-    memlord_stack_stat stat; /* without its frames */
+    uint32_t node; /* the innermost frame, as a node of the tree of stacks */
+    memlord_stack_stat stat; /* without frames */
 } mli_stack_line;
 typedef struct mli_stack_leak { /* the leaked blocks of a stack */
     uint64_t bytes;   /* exact, or an estimate if stacks are samples */
     uint64_t samples; /* how many of the blocks were picked for a sample */
     double blocks;    /* how many blocks the samples stand for */
-    uint32_t row;     /* of the stack */
+    uint32_t row;     /* the row of the stack */
 } mli_stack_leak;
 typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight; /* the order of the list: see mli_report_mistakes */
@@ -92,94 +92,103 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
 } mli_anomaly_line;
 typedef struct mli_stream_line { /* the live blocks of a stream on a device */
     uint64_t bytes, blocks, stream;
-    uint32_t dev; /* 0: the slot is vacant */
+    uint32_t dev; /* 0 if the slot is vacant */
 } mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
-    char buf[2048];   /* of `out` */
-    uint32_t devices; /* how many there are; so, too, in the members below */
-    size_t tags;      /* rows of tags: a tag on a device */
-    size_t tag_rows;  /* `tags`, and a line for each device with bytes that have no tag */
-    size_t tag_lines, sites, blocks, phys_count, account_lines; /* in the lists below */
-    size_t accounts;       /* open ones */
-    uint64_t tag_bytes;    /* of all tag_rows */
-    uint64_t site_total;   /* rows of sites, and arenas; `site` has the largest of them */
+    char buf[2048];   /* the buffer of `out` */
+    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    size_t tags;      /* the number of rows of tags; a row is a tag on a device */
+    size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
+    size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
+    size_t accounts;       /* the number of open accounts */
+    uint64_t tag_bytes;    /* the bytes of all tag_rows */
+    uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
+                              them */
     int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
-                              Then peaks tell more than live bytes, and order sites and stacks */
-    memlord_result result; /* an error other than a failed write, as no memory for a list */
+                              Sites and stacks are then in the order of their bytes at a peak, and
+                              else in that of their live bytes */
+    memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* of all devices; by dev - 1 */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* the sums over all devices; those of each
+                                                       device, by dev - 1 */
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest; NULL: the ledger takes no stacks, or there
-                              was no memory */
-    size_t stacks, stack_rows;     /* how many stacks are in the list; how many there are */
+    mli_stack_line *stack; /* the MLI_TOP_STACKS largest stacks; NULL if the ledger takes no stacks,
+                              or if there was no memory */
+    size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
-    mli_stack_leak *stack_leak;    /* by row; later the largest ones, from the start */
-    size_t stack_leaks, stack_leak_rows; /* how many are in the list; how many there are */
-    uint64_t stack_leak_bytes;           /* of all stacks */
+    mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
+    size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
+    uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
-    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sites leak_sites;           /* the same blocks by site */
-    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest ones, from the start */
-    size_t streams, stream_lines;        /* how many have a slot; how many are in the list */
+    mli_stream_line stream[MLI_STREAMS]; /* a hash table; later the largest streams, at the start */
+    size_t streams, stream_lines;        /* the number of streams with a slot; the number in the
+                                            list */
     mli_stream_line stream_rest;         /* the sum of the streams that are not in the list */
-    int streams_lost;                    /* 1: the sum has streams that found no slot */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
+    int streams_lost;                    /* 1: stream_rest has streams that found no slot */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest mistakes first: see
+                                                mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
-    uint64_t mark; /* the number of the last mark; 0: none was set */
+    uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
-    int lifetimes; /* 1: `lifetime` is known */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* freed blocks that lived less than 0.1, 1 and 10 s,
-                                                  and longer */
-    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id of scopes, the most bytes first */
+    int lifetimes; /* 1: `lifetime` is filled in */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
+                                                  than 1 s, less than 10 s, and longer */
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
+                                             first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
-    mli_cpu cpu;         /* scratch: reads the resident bytes */
-    uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch, for the device that is being written */
+    mli_cpu cpu;         /* scratch: mli_cpu_resident reads files with it */
+    uint64_t resident;   /* the bytes of the process in memory; 0 if they are not known */
+    mli_holders holders; /* scratch: the holders of the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
-    memlord_part_info part[16];       /* scratch: parts of a block */
+    memlord_part_info part[16];       /* scratch: some parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* the number of live blocks, by device and size
+                                                       class */
 } mli_report;
 
-/* Returns the code of a device: mli_device_code. */
+/* Returns the code of a device, as mli_device_code does. */
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 /* Returns the site of a row of sites, as reports show it. */
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
-/* Writes a shape as "[4096,128]", with `between` for the comma. Writes nothing for rank 0. */
+/* Writes a shape such as "[4096,128]", with `between` in place of the comma. Writes nothing for
+   rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices with a move or a copy between them since the last reset. With
-   `route` NULL returns the newest pair. NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset, or the
+   newest such pair if `route` is NULL. Returns NULL if there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
+/* Returns the name of the checkpoint with the most live bytes, or NULL if no snapshot has a
+   name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device. */
 MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
-/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+/* Returns the line of a device's physical device, or NULL if neither its capacity nor a limit is
    known. */
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
-/* Returns total / count; 0 if the count is 0. */
+/* Returns total / count, or 0 if the count is 0. */
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
 /* Returns the balance of a device's arena, in bytes. */
@@ -187,8 +196,9 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
-   snapshots. A device, tag, site or scope that is new after the capture is not in the report. */
+/* Captures a report. A device, tag, site or scope that is new after the capture is not in the
+   report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
+   snapshots. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 #endif

@@ -36,8 +36,8 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1. The rows of sites come first. Then come the frames
-      MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks -- */
+/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come the frames
+   MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -155,7 +155,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    if (alive->of.dev > walk->x->devices) return 0; /* the device was added since the capture */
     return walk->fn(walk->writer, alive);
 }
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
@@ -188,7 +188,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
-            if (bytes > left) bytes = left; /* added since the capture */
+            if (bytes > left) bytes = left; /* the tag got bytes since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -220,8 +220,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
-   begun at that storage since. */
+/* Writes a part. Stops at a part with more bytes than are left, because such a part belongs to
+   another block, which has begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;

@@ -1,7 +1,7 @@
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
    formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
-   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
-   left out. Locks: those of the reading functions; none while the host's function writes. */
+   numbers are those of the ledger's rows. A row that is added while a writer runs has no number,
+   and is left out. Locks: those of the reading functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -15,17 +15,18 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
-   a block, too, at an address that no other block has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena
+   also counts as a block, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* 0: none */
-    uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* their numbers; 0: the block has none, or one without a number */
-    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: the
-                                 block has no stack */
-    uint32_t blocks;          /* how many blocks it stands for: if stacks are samples, all blocks of
-                                 a stack are one */
+    uint64_t stream;          /* 0 means no stream */
+    uint32_t frame;           /* the innermost frame of the block's stack: its site */
+    uint32_t tag, scope;      /* the numbers of its tag and scope; 0 if it has none, or one without
+                                 a number */
+    uint32_t node;            /* the node of the block's stack, which takes the place of `frame`; 0
+                                 if it has no stack */
+    uint32_t blocks;          /* how many blocks this one stands for: if stacks are samples, all
+                                 blocks of a stack are one */
     unsigned char dev, state; /* the device; MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -33,69 +34,71 @@ enum {
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
     MLI_BLOCK_FREED = 8, /* in a table of last events: the last event of the storage is a free */
-    MLI_BLOCK_OPEN = 16, /* this flag and the next one mean what the writer of a format wants */
+    MLI_BLOCK_OPEN = 16, /* the writer of a format decides what this flag and the next one mean */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads besides the report; the first member of a writer's state. The members
-   below `o` are the last numbers of their kind, which begin at 1. */
+/* What each writer reads besides the report. It is the first member of a writer's state. The
+   members below `o` are the last numbers of their kind; numbers begin at 1. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* sites and tags: rows */
-    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0: the format has no
+    uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
+    uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
 } mli_export;
 
-/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
-   fails. */
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
+   report fails. */
 MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
-/* Returns the device of a number. */
+/* Returns the device with a number. */
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
-/* Returns the tag of a row; NULL for row 0. */
+/* Returns the tag of a row, or NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code: blocks without a site, the arena, blocks that are freed, and
-   what a list of the largest sites leaves out. */
+/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
+   that are freed, and for what a list of the largest sites leaves out. */
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
+/* Returns the frame of a scope. If id is 0, returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
-/* Returns the frame of a place of code that is in a stack. */
+/* Returns the frame of a place of code that occurs in a stack. */
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 /* Returns how many frames there are. */
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. The frame of every node with a number has a number. */
+/* Gives the format whole stacks. Every node that has a number then has a frame with a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
-   name here. */
+/* Returns the site of a frame, or NULL if the frame is no site. The site of a return address gets
+   its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 /* The name of a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
-    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    const mli_module *module; /* the module of a return address; NULL if the address is in none */
     uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
                                  file of the module */
-    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
+    uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
+                                 none of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
 
-/* The frames of a block, the innermost first: its stack, else its site; then its scopes. */
+/* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
+   its site if it has no stack. Then come those of its scopes. */
 typedef struct mli_stack {
     uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
-   without a number is left out. */
+/* Returns a block. `where` has the block's rows and its scope in the form of an event. A row or a
+   scope without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -103,11 +106,11 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
 /* A live block of the map. */
 typedef struct mli_alive {
     mli_live_block of;
-    double scale; /* how many blocks it stands for as a sample; 0: it was not picked for one */
+    double scale; /* how many blocks this one stands for as a sample; 0 if it was not picked */
 } mli_alive;
 
-/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
-   devices without a number. Without memory the report fails. */
+/* Calls fn for each live block of the map, until fn returns other than 0. Leaves out blocks of
+   devices without a number. If there is no memory, the report fails. */
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
@@ -118,7 +121,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
+/* Calls put for the parts of a block. Returns how many of the block's bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,

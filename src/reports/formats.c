@@ -8,11 +8,12 @@
 #include "reports/memory_viz.h"
 
 typedef struct mli_writer {
-    void (*write)(mli_report *r); /* NULL: a knob leaves the format out */
-    int whole;                    /* 1: it needs the lists of the capture: see mli_report */
+    void (*write)(mli_report *r); /* NULL if a knob leaves the format out */
+    int whole;                    /* 1 if the format needs the lists of the capture
+                                     (mli_report.whole) */
 } mli_writer;
 
-/* A row of the table for each format. */
+/* The row of each format in the table mli_writers. */
 #define MLI_WRITER_TEXT {mli_text, 1}
 #define MLI_WRITER_JSON {mli_json, 1}
 #define MLI_WRITER_NONE {NULL, 0}

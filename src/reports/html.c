@@ -7,15 +7,15 @@
 
 #if !defined(MEMLORD_NO_PAGE)
 
-/* Writes a part of the page from an array of literals. `all`: the bytes of the array; `size`:
+/* Writes a part of the page from an array of literals. `all` is the bytes of the array, `size`
    those of one element. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
 
-/* Readers without scripts see the verdicts and the devices, as in TEXT. No string can end the
-   element with the JSON, because < and > are escaped there. */
+/* Writes the page. Readers without scripts see the verdicts and the devices, as in TEXT. No string
+   can end the element with the JSON, because < and > are escaped there. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;

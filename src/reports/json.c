@@ -25,10 +25,10 @@
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out the members that the HTML page does not read */
-    uint64_t last[2]; /* if brief, the ns and the storage of the last event; else 0 */
-    uint32_t *frame;  /* by frame of the ledger: its number in the list "frames", from 1; NULL: no
-                         stacks are listed */
+    int brief;        /* 1: the members that the HTML page does not read are left out */
+    uint64_t last[2]; /* in a brief report: the ns and the storage of the last event */
+    uint32_t *frame;  /* by number of a frame of the ledger: its number in the list "frames", from
+                         1; NULL if no stacks are listed */
     uint32_t frames;  /* how many frames the ledger has */
 } mli_json_writer;
 
@@ -52,7 +52,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
 static void mli_json_flag(mli_out *o, const char *name, int on) {
     mli_jsonf(o, on ? ",%s:true" : ",%s:false", name);
 }
-/* Writes a moment as date and time. `wall`: ns of the wall clock. */
+/* Writes a moment as date and time. `wall` is the moment in ns of the wall clock. */
 static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) {
     mli_jsonf(o, ",%s:'", name);
     mli_put_time(o, wall, 0);
@@ -126,7 +126,7 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Ends the list of devices and begins that of the other processes. */
+/* Ends the list of devices, and begins the list of the other processes. */
 static void mli_json_others(mli_report *r, mli_phys *phys) {
     const memlord_capacity sample = mli_phys_sample_of(phys);
     size_t i;
@@ -153,7 +153,8 @@ static void mli_json_phys_all(mli_report *r) {
                   line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
                   line->process,
                   line->others, line->age, line->limit, line->held);
-        for (dev = 1; dev <= r->devices; dev++) /* the devices whose bytes are in it */
+        for (dev = 1; dev <= r->devices; dev++) /* lists the devices whose bytes are in the
+                                                   capacity */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
         mli_json_others(r, line->phys);
@@ -201,8 +202,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. A frame of a stack is an index into "frames", and the module of a frame is an
-      index into "modules". "frames" has only the frames of stacks that are listed -- */
+/* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
+   index into "modules". "frames" has only the frames of stacks that are listed. */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -291,7 +292,8 @@ static void mli_json_sites(mli_report *r) {
 
 /* -- JSON: scopes -- */
 
-/* Writes "name_mb":1.00,"name_bytes":1048576. The MiB are for people and for older readers. */
+/* Writes "name_mb":1.00,"name_bytes":1048576 for 1 MiB. The MiB are for people and for older
+   readers. */
 static MLI_COLD void mli_json_mb(mli_out *o, const char *name, int64_t bytes) {
     uint64_t size = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes;
     mli_jsonf(o, ",'");
@@ -308,8 +310,8 @@ static void mli_json_four(mli_out *o, const char *name, uint64_t count, int64_t 
               mli_average(total, count), min, max);
 }
 
-/* Calls fn for each remembered invocation of a scope, thread by thread, the oldest of a thread
-   first. */
+/* Calls fn for each remembered invocation of a scope, thread by thread. The oldest invocation of a
+   thread comes first. */
 typedef void (*mli_scope_run_fn)(mli_report *r, const mli_scope_run *v, uint32_t thread);
 static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
                                   mli_scope_run_fn fn) {
@@ -368,7 +370,8 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     mli_put_str(r->o, "]}");
 }
 
-/* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
+/* Writes the scopes, then writes them again under the keys that readers of older profiles
+   expect. */
 static void mli_json_scopes(const mli_json_writer *w) {
     mli_report *r = w->r;
     uint32_t id;
@@ -493,8 +496,8 @@ static MLI_COLD void mli_json_leak_site(mli_report *r, const mli_leak_site *s) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", s->tags == 1 && !s->untagged ? s->tag : NULL,
               s->scopes == 1 && !s->unscoped ? s->scope : NULL);
 }
-/* Writes the leaks by site, and the largest site again: readers of 0.4.1's profiles know that
-   key. */
+/* Writes the leaks by site. Writes the largest site a second time, under a key that readers of
+   0.4.1's profiles expect. */
 static MLI_COLD void mli_json_leak_sites(mli_report *r) {
     const mli_leak_sites *s = &r->leak_sites;
     size_t i;
@@ -608,8 +611,8 @@ static void mli_json_threads(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: events. Sites and tags are indices into "strings". Index 0 is "". Then come the rows
-      of sites, and then the rows of tags -- */
+/* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
+   of sites, and then the rows of tags. */
 
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
@@ -635,8 +638,8 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief event has its time and its storage as differences from the event
-   before. Only the low 52 bits of the storage count, because readers of JSON would round more. A
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Only the low 52 bits of the storage count, because readers of JSON would round larger numbers. A
    brief event of a scope has only its time, kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;

@@ -7,7 +7,7 @@
 #include "books/listing.h"
 #include "services/stats.h"
 
-/* The number of a site in the list fits a byte. */
+/* The number of a site in the list must fit in a byte. */
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
@@ -92,22 +92,23 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, u
     sum->blocks++;
 }
 
-/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+/* Returns the row of a site or a tag on the first device that has it, or 0 if no device has it. */
 static MLI_COLD uint32_t mli_leak_first_row(const mli_leak_sites *s, const void *subject) {
     uint32_t dev, row = 0;
     for (dev = 1; dev <= s->devices && !row && subject; dev++)
         row = (uint32_t)mli_index_get(s->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Adds the sums of each site, or of each tag of blocks without a site, into its row on the first
-   device. `first`: where the sums of the book begin. */
+/* Adds the sums of each site, or of each tag of blocks without a site, to its row on the first
+   device that has it. `first` is where the sums of the book begin. */
 static MLI_COLD void mli_leak_sums_join(mli_leak_sites *s, int book, size_t first, uint32_t rows) {
     uint32_t row;
     for (row = 1; row <= rows; row++) {
         mli_leak_sum *from = &s->sum[first + row], *to;
         const uint32_t home =
             from->blocks ? mli_leak_first_row(s, mli_row_at(s->lord, book, row)->subject) : 0;
-        if (!home || home == row || home > rows) continue; /* > rows: added since the capture */
+        if (!home || home == row || home > rows) continue; /* a row > rows was added since the
+                                                              capture */
         to = &s->sum[first + home];
         to->bytes += from->bytes;
         to->blocks += from->blocks;
@@ -151,7 +152,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site comes here with a place of `seen`. */
+/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -166,8 +167,8 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     const void *name = tag ? mli_row_at(s->lord, MLI_BOOK_TAG, tag)->subject : NULL;
     const uint32_t first = mli_leak_first_row(s, name);
     unsigned char *scopes = s->seen + s->tags + 1, *devices = scopes + s->scopes + 1;
-    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* added since the
-                                                                             capture */
+    if (first > s->tags || scope > s->scopes || dev > s->devices) return; /* one of them was added
+                                                                             since the capture */
     line->dev = dev;
     line->devices += (uint32_t)mli_leak_first_seen(&devices[dev], number);
     if (!first) line->untagged = 1;
@@ -177,7 +178,7 @@ static MLI_COLD void mli_leak_site_note(mli_leak_sites *s, uint32_t number,
     if (scope && mli_leak_first_seen(&scopes[scope], number))
         line->scopes++, line->scope = mli_scope_record_at(s->lord, scope)->path;
 }
-/* Notes what the groups tell of a listed site. */
+/* Notes what the groups tell about a listed site. */
 static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
                                         const mli_leak_table *groups) {
     mli_leak_site *line = &s->line[number - 1];
@@ -188,7 +189,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
     }
-    if (noted != line->blocks) /* some of its blocks are in no group */
+    if (noted != line->blocks) /* some blocks of the site are in no group */
         line->devices = line->tags = line->scopes = 0;
     if (line->is_site || !line->subject) return;
     line->tag = (const char *)line->subject;

@@ -1,6 +1,6 @@
 /* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
-   mli_leak_table and mli_leak_sites, which a report and the log at destroy have. May use books/ and
-   services/stats. Locks: those of the reading functions of books/. */
+   mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
+   books/ and services/stats. Locks: those of the reading functions of books/. */
 #ifndef MLI_REPORTS_LEAKS_H
 #define MLI_REPORTS_LEAKS_H
 #include "api/api.h"
@@ -16,83 +16,87 @@
 
 /* The leaked blocks of one site, tag, scope and device. */
 typedef struct mli_leak_group {
-    uint64_t key; /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of; /* one of the blocks, without its side record */
+    uint64_t key; /* the rows of word2, with the device from bit 40 and the scope from bit 48 */
+    mli_entry of; /* one of the blocks, without a side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
+    uint64_t bytes, blocks; /* the sums over all blocks, also over blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
-                               are shown */
+    size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
+                               `at` are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 
-/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
-   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
-   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
-   too few bytes. The sums of the table count every block. */
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
+   If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
+   All groups are found if there are at most MLI_LEAKS / 2, except in about 1 of 100 tables that are
+   so full; `lost` is then set. Of more groups the large ones are found, but a group of many small
+   blocks may have too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns a block of a group as the host sees blocks. */
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
-/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12"; with `site` 0 leaves out
-   the site. */
+/* Writes a group as in "cuda:0 [weights] in load read_tensors loader.c:12". If `site` is 0, leaves
+   out the site. */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak,
                                        int site);
 
-/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number
-   of groups. The groups tell the tags, scopes and devices of the blocks of a site. If some of its
-   blocks are in no group, these are not known. Blocks without a site count by their tag. */
+/* Leaks by site. Each row of a site has a sum of its own, so the sums are right with any number of
+   groups. The groups tell the tags, scopes and devices of a site's blocks. If some of these blocks
+   are in no group, their tags, scopes and devices are not known. Blocks without a site count by
+   their tag. */
 
 typedef struct mli_leak_sum { /* the leaked blocks of a row of sites, or of a row of tags */
     uint64_t bytes, blocks;
-    uint32_t number; /* the number of its site in the list, from 1; 0: the site is not listed */
+    uint32_t number; /* the number of the row's site in the list, from 1; 0 if the site is not
+                        listed */
 } mli_leak_sum;
 typedef struct mli_leak_site { /* the leaked blocks of a site, over all its tags, scopes and
                                   devices */
     uint64_t bytes, blocks;
-    const void *subject; /* the record of the site; of blocks without a site the name of their tag;
-                            NULL: the blocks have neither */
+    const void *subject; /* the record of the site, or the name of the tag of blocks without a site;
+                            NULL if the blocks have neither */
     int is_site;
-    size_t sum;                     /* the index of its first row in the sums */
-    uint32_t devices, tags, scopes; /* how many the blocks have; devices 0: not known */
-    int untagged, unscoped;         /* 1: some of the blocks have no tag; are in no scope */
+    size_t sum;                     /* the index of the site's first row in the sums */
+    uint32_t devices, tags, scopes; /* how many of each the blocks have; devices is 0 if that is not
+                                       known */
+    int untagged, unscoped;         /* 1: some of the blocks have no tag; 1: some are in no scope */
     uint32_t dev;                   /* one of the devices */
     const char *tag, *scope;        /* one of the tags, and one of the scopes */
 } mli_leak_site;
 typedef struct mli_leak_sites {
     memlord *lord;
-    uint32_t rows, tags, scopes, devices; /* the last row of sites and of tags, the last scope and
-                                             the last dev that count: later ones are left out */
+    uint32_t rows, tags, scopes, devices; /* the highest row of sites and of tags, the highest
+                                             scope and the highest dev that are counted; later
+                                             ones are left out */
     size_t size;                          /* the bytes of the allocation at `sum` */
     mli_leak_sum *sum;   /* by row of sites; behind these, for blocks without a site, by row of
-                            tags; NULL: no memory */
+                            tags; NULL if there was no memory */
     unsigned char *seen; /* scratch: by row of tags, then by scope, then by dev, the number of the
                             last site that has such blocks */
     mli_leak_site line[MLI_LEAKS_SHOWN]; /* the largest sites, the largest first */
     size_t lines, total;                 /* how many sites are listed; how many there are */
-    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0: the
+    unsigned char of[MLI_LEAKS]; /* by group: the number of its site in the list, from 1; 0 if the
                                     site is not listed */
 } mli_leak_sites;
 
-/* Begins the sums. Requires: s is zeroed. Returns 0 if there is no memory for them. */
+/* Begins the sums. Returns 0 if there is no memory for them. Requires: s is zeroed. */
 MLI_PRIVATE MLI_COLD int mli_leak_sites_begin(mli_leak_sites *s, memlord *lord, uint32_t devices,
                                               uint32_t tags, uint32_t scopes);
-/* Adds a leaked block. `rows`: the rows of its word2. */
+/* Adds a leaked block. `rows` is the rows of its word2. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_add(mli_leak_sites *s, uint64_t rows, uint64_t bytes);
-/* Lists the sites when all blocks are added. Then sorts the groups, and finds the site of each that
-   is shown. */
+/* Lists the sites after all blocks are added. Then sorts the groups, and finds the site of each
+   group that is shown. */
 MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table *groups);
 MLI_PRIVATE MLI_COLD void mli_leak_sites_free(mli_leak_sites *s);
 
 /* Returns the leaked blocks that are in none of the first `lines` lines of the list. */
 MLI_PRIVATE MLI_COLD mli_leak_sum mli_leak_sites_rest(const mli_leak_sites *s,
                                                       const mli_leak_table *groups, size_t lines);
-/* Returns the site of a line of the list; NULL: its blocks have no site. */
+/* Returns the site of a line of the list, or NULL if its blocks have no site. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *s,
                                                           const mli_leak_site *line);
 

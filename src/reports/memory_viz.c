@@ -8,24 +8,25 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* the items of a batch, which the viewer passes as the arguments
-                                 of one call */
+#define MLI_VIZ_BATCH 1000 /* the most items of a batch; the viewer passes a batch as the arguments
+                              of one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* MLI_BLOCK_OPEN: the free of the block was requested; MLI_BLOCK_DONE:
-                             its segment is written */
+    mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
+                             requested; MLI_BLOCK_DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is not used */
-    char *memo;            /* flags: for each row of tags, and behind these for each frame; 1: the
-                              memo of the pickle has it */
-    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
-                              parts of a block */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
+                              not used */
+    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
+                              pickle has it */
+    uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
+                              how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
-    uint32_t only; /* the dev of the events being written */
+    uint32_t only; /* the dev of the events that are being written */
 } mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
@@ -48,7 +49,8 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_le(o, mli_utf8_size(text), 4);
     mli_put_utf8(o, text, "");
 }
-/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+/* Writes a word of n characters: in full the first time, and by its number in the memo
+   afterwards. */
 static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
     while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
@@ -66,10 +68,10 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
     mli_put_le(w->x.o, i, 1);
 }
 
-/* Writes an operation of the pickle for one character of a form. { and } begin and end a
-   dictionary of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new
-   list, and + appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the
-   number 0. A space is nothing. */
+/* Writes an operation of the pickle for one character of a form. { and } begin and end a dictionary
+   of at least one pair. : is a new dictionary, and = sets a pair in it. [ is a new list, and +
+   appends an item to it. ) makes a pair of the last two items. ! is False, and 0 the number 0. A
+   space does nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -77,9 +79,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is
-   a uint64_t and %s a string. Any other character is an operation of mli_viz_code. Requires:
-   `form` is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
+/* Writes what a form says. A run of letters and _ is a word, which goes through the memo. %ju is a
+   uint64_t and %s a string. Any other character is an operation: see mli_viz_code. Requires: `form`
+   is a literal; all forms together have fewer than MLI_VIZ_WORDS words. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -102,8 +104,8 @@ static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *f
     va_end(args);
 }
 
-/* Begins item i of a list; the first one is 0. After MLI_VIZ_BATCH items it ends a batch and
-   begins the next one. mli_viz_list_end ends the last batch. */
+/* Begins item i of a list, counted from 0. After MLI_VIZ_BATCH items ends a batch, and begins the
+   next. mli_viz_list_end ends the last batch. */
 static void mli_viz_item(mli_out *o, uint64_t i) {
     mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
 }
@@ -111,8 +113,8 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has
-   none: then the caller writes the item and passes the number to mli_viz_put. */
+/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
+   The caller then writes the item, and passes the number to mli_viz_put. */
 static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
     if (!w->memo[number]) return 0;
     mli_put_str(w->x.o, "j");
@@ -125,7 +127,7 @@ static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
-/* Writes the stack of a block. That of a block without a site begins with a scope. */
+/* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
     uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
@@ -200,8 +202,8 @@ static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b)
     mli_viz(w, "}+}");
 }
 
-/* Writes a live block. If the ring has an event of its storage, the last one counts, and not the
-   map, which was read a moment later. */
+/* Writes a live block. If the ring has events of the block's storage, the last of them counts, and
+   not the map, because the map was read a moment later. */
 static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
@@ -223,7 +225,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. For an event without a block, `addr` is a number of its own. */
+/* Writes an event. If the event has no block, `addr` is a number of the event's own. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -244,7 +246,7 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz(w, "}");
 }
 
-/* Returns the free bytes of a device's physical device; 0: not known. */
+/* Returns the free bytes of a device's physical device, or 0 if they are not known. */
 static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
     const mli_phys_line *line = mli_report_phys(w->x.r, dev);
     return line && line->free != UINT64_MAX ? line->free : 0;
@@ -270,7 +272,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes the events of a device. The last one has the category "unknown", because viewers give
+/* Writes the events of a device. The last event has the category "unknown", because viewers give
    blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
@@ -281,7 +283,7 @@ static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_viz_list_end(w->x.o, w->items);
 }
 
-/* Numbers the devices; returns how many lists of events the numbers need. */
+/* Numbers the devices. Returns how many lists of events the numbers need. */
 static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;

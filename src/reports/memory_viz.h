@@ -6,18 +6,18 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
-   event of an alloc or a move has these frames, too; another event has the site of its call. The
-   category of a block is its tag. The parts of a block are under "parts", which viewers skip. CUDA
-   devices keep their index; the other devices come behind them, as the key "memlord" lists them.
-   That key has the anomalies and drops, too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
+/* MEMORY_VIZ is the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+   (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools). Every
+   block is a segment of its own, so that its bytes lie in a segment at every step. The arena of a
+   device is a segment, too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack if it has one, else its site. Its scopes follow as the callers.
+   The event of an alloc or a move has these frames, too; another event has the site of its call.
+   The category of a block is its tag. The parts of a block are under "parts", which viewers skip.
+   CUDA devices keep their index. The other devices come behind them, as the key "memlord" lists
+   them. That key has the anomalies and drops, too. Traces come from the ring. If the ring has
+   events of a storage, its segment is as the last of them left it, so that viewers can walk back
+   from there. Words, tags and frames are in full where they come first. After that they are numbers
+   of the pickle's memo: first the words, then the rows of tags, then the frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);

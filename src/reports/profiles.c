@@ -19,7 +19,7 @@
 
 typedef struct mli_folded_line {
     mli_live_block of;
-    const char *part; /* the name of a part, which is the innermost frame; NULL: the line is of no
+    const char *part; /* the name of a part, which is the innermost frame; NULL if the line is of no
                          part */
     uint64_t bytes;
 } mli_folded_line;
@@ -29,7 +29,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* how many lines are in the table, and how many it has room for */
+    size_t lines, most; /* the number of lines in the table, and the number that it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -91,7 +91,8 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores a heap with its largest line at the root, where only line i may be too small. */
+/* Restores the heap, with its largest line at the root, after line i got too small for its
+   place. */
 static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
                                      size_t i) {
     const mli_folded_line moving = heap[i];
@@ -214,20 +215,20 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
-      profile.proto). A sample has the allocations of a site since the last reset (alloc_objects and
-      alloc_space), its live blocks (inuse_...), and the bytes that it held at the peak of the
-      device (peak_space). With stacks a sample is of a stack. If stacks
-      are samples themselves, its numbers are shares of those of the site, and a comment says so.
-      Labels give the device and, if there is one, the tag and the part. The bytes of a part are a
-      sample of their own, in which no object counts. The scopes that a block was allocated in are
-      the callers of its site. A block without a site is "(unknown)"; the balance of an arena is
-      "(arena)". Functions and locations have the numbers of frames. The strings are
-      mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, and
-      the names of parts. The comments are the anomalies and drops, of all devices and of each:
-      go tool pprof -comments. The location of a return address has the module as its mapping, and
-      the address in the module's file, as if the module were loaded at 0: modules that are unloaded
-      leave their addresses to others. A mapping says that it has no functions, so that pprof looks
-      for better names and lines in the file. -- */
+    profile.proto) --
+   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space),
+   its live blocks (inuse_...), and the bytes that it held at the peak of its device (peak_space).
+   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
+   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
+   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
+   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
+   names of frames, the modules, the comments, and the names of parts. The comments are the
+   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
+   location of a return address has the module as its mapping, and the address in the module's file,
+   as if the module were loaded at 0. (The load address does not tell the module, because another
+   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
+   better names and lines in the file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -270,14 +271,14 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_pb_size(o, field, message->used);
     mli_put(o, message->buf, message->used);
 }
-/* Writes the next string of the table; returns its number. */
+/* Writes the next string of the table, and returns its number. */
 static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_pb_size(w->x.o, 6, mli_utf8_size(text));
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
-   out. */
+/* Writes a message of n numbers as a field. The numbers are fields 1 to n of the message; a number
+   of 0 is left out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
     mli_out m;
@@ -294,9 +295,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample with the values of a pair: a number of allocations or of live blocks and their
-   bytes, or the bytes at the peak alone, as `first`. `part` is the number of the string that names a
-   part; 0: the sample is of no part. */
+/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
+   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
+   string that names a part, or 0 if the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
                                       uint64_t part, unsigned pair, uint64_t first,
                                       uint64_t second) {
@@ -347,8 +348,8 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all modules of the sites that were written, and perhaps others. pprof takes
-   the first one for the program, so the executable comes first. */
+/* Writes the modules: all modules of the sites that were written, and perhaps others. The
+   executable comes first, because pprof takes the first mapping for the program. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
@@ -439,39 +440,43 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
-      1.4 reads it). The format wants every allocation in order. The ledger has sums, so the
-      writer makes a sequence from them or, if stacks are samples, from their shares. First come
-      the freed allocations of each stack or site. All have their average size; the last one has
-      what remains. Then come the live blocks. So the calls, the bytes at the peak and the leaks,
-      which are the live blocks, are those of the ledger. Times are not known, and no call is
-      temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of each
-      stack is divided by the same factor, to 1 at least, and a comment says so. Bytes that no
-      call allocated are frees of a negative number of bytes. These are the bytes of arenas, of
-      blocks that were live at the last reset, and of blocks that a realloc made. Before the last
-      call come those that were live at the peak and are no longer; they are freed again, as it
-      is not known whose they were. Modules are devices; in stacks they are the real ones.
-      Without stacks the scopes that a live block was allocated in are its callers. Parts are
-      left out, as each would be another allocation. Anomalies and drops are comments. -- */
+    1.4 reads it) --
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them or, if stacks are samples, from their shares. First come the freed allocations of each
+   stack or site. All of them have their average size, except that the last one has what remains.
+   Then come the live blocks. So the calls, the bytes at the peak and the leaks, which are the live
+   blocks, are those of the ledger. Times are not known, and no call is temporary. If there are more
+   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack is divided by the same
+   factor, to 1 at least, and a comment says so.
+
+   Bytes that no call allocated are written as frees of a negative number of bytes. These are the
+   bytes of arenas, of blocks that were live at the last reset, and of blocks that a realloc made.
+   Bytes that were live at the peak and are no longer come before the last call. They are freed
+   again, because nobody knows whose they were. Modules are devices; in stacks they are the real
+   modules. Without stacks the scopes that a live block was allocated in are its callers. Parts are
+   left out, because each would be another allocation. Anomalies and drops are comments. */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated,
-   once for each of the two walks that write live blocks. */
+/* The sums of a trace: its allocations, its live blocks, and how many of these no call allocated.
+   The last number is there twice, once for each of the two walks that write live blocks. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace; 0:
-                          it is not written yet */
+    mli_groups groups; /* the traces of blocks in scopes; `bytes` of a group is the number of its
+                          trace, or 0 until that is written */
     mli_heap_sum *sum; /* by trace */
-    uint64_t traces, infos;  /* so far */
-    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
+    uint64_t traces, infos;  /* how many of each were written */
+    uint64_t calls, held;    /* allocations that are still to be written; bytes that are allocated
+                                at this point */
+    uint64_t gone, gone_end; /* the first and the last info of the bytes that are no longer live:
+                                see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
     mli_put_str(o, mode);
     while (n--) {
@@ -488,7 +493,8 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
+/* Returns the trace of a node or, if `node` is 0, that of a frame. The traces of frames come
+   first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -497,7 +503,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: how many strings are written. */
+   *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -530,7 +536,7 @@ static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     w->traces = mli_heap_traces_count(x);
 }
 
-/* Writes the description of an allocation; returns its number. */
+/* Writes the description of an allocation, and returns its number. */
 static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(w->x.o, "a", bytes, trace);
     return w->infos++;
@@ -540,8 +546,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes that were live at the peak and are no longer, device by device. `held`: the bytes
-   that are live now. */
+/* Adds the bytes that were live at the peak and are no longer, device by device. `held` is the
+   bytes that are live now. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -549,11 +555,12 @@ static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
         const uint64_t left = w->x.r->total.peak - held;
         uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
-        if (bytes > left || i == w->x.devices) bytes = left; /* the bytes of devices are
-                                                                estimates, which need not add up */
+        if (bytes > left || i == w->x.devices) bytes = left; /* the peaks of devices need not be of
+                                                                one moment, so these bytes need not
+                                                                add up */
         if (!bytes) continue;
         mli_heap_bytes(w, bytes, trace);
-        (void)mli_heap_info(w, bytes, trace); /* to free them */
+        (void)mli_heap_info(w, bytes, trace); /* the description that frees them */
         held += bytes;
     }
     w->gone_end = w->infos;
@@ -578,7 +585,7 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of a trace into those of its freed allocations. */
+/* Turns the sums of a trace into the sums of its freed allocations. */
 static void mli_heap_settle_one(mli_heap_sum *sum) {
     if (sum->live > sum->allocs) {
         sum->older[0] = sum->older[1] = sum->live - sum->allocs;
@@ -587,7 +594,8 @@ static void mli_heap_settle_one(mli_heap_sum *sum) {
     sum->allocs -= sum->live;
     mli_take_off(&sum->bytes, sum->live_bytes);
 }
-/* Multiplies the number of a trace's freed allocations by a factor below 1, to 1 at least. */
+/* Multiplies the number of a trace's freed allocations by a factor below 1, but leaves at least
+   1. */
 static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     uint64_t n = (uint64_t)((double)sum->allocs * scale);
     if (!sum->allocs) return;
@@ -595,7 +603,7 @@ static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
     sum->bytes = sum->bytes / sum->allocs * n;
     sum->allocs = n;
 }
-/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
+/* Turns the sums of all traces into the sums of their freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
@@ -615,15 +623,15 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
-   heaptrack does not take the allocation before it for a temporary one. */
+/* Writes the freed allocations of a trace. Writes a free of nothing before each free, so that
+   heaptrack does not take the allocation for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
-        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (bytes > peak) bytes = peak; /* the peak was reset since the capture */
         if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
         mli_heap_call(w, info, bytes);
         mli_put_str(w->x.o, "- 0\n");
@@ -633,7 +641,7 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
 }
 
 /* Writes a live block. The first walk writes the blocks that no call allocated, the second walk the
-   others. */
+   other blocks. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -681,7 +689,7 @@ static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
     MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
-    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 is of no bytes */
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* description 0 has no bytes */
     mli_share_blocks_each(&w->shares, mli_heap_count, w);
     mli_allocs_each(&w->shares, mli_heap_allocs, w);
     mli_heap_settle(w);

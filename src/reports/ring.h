@@ -17,7 +17,7 @@ typedef struct mli_export_event {
 } mli_export_event;
 
 /* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. Without memory the report fails. */
+   events of devices without a number. If there is no memory, the report fails. */
 typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
 MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
 
@@ -29,22 +29,23 @@ MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 /* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
-    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
-    uint64_t size, used; /* slots, a power of two; slots in use */
-    uint64_t first;      /* ns of the first event; if there is none, of the report */
+    mli_live_block *at;  /* the last event of each storage; NULL if there is no ring or no memory */
+    uint64_t size, used; /* the number of slots, which is a power of two; the number of slots in
+                            use */
+    uint64_t first;      /* the ns of the first event, or of the report if there is no event */
     int scoped;          /* 1: the ring has events of scopes */
-    /* By dev: the bytes that its events add, and their number. */
+    /* By dev: the bytes that the device's events add, and the number of these events. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    int64_t *tag_sum; /* by row of tags: the bytes that its events add; NULL: the writer wants
-                         none */
+    int64_t *tag_sum; /* by row of tags: the bytes that the tag's events add; NULL if the writer
+                         wants none */
 } mli_last_events;
 
-/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
-   report fails. */
+/* Reads the ring once. If there is no memory for the table, the report fails. Requires: `last` is
+   zeroed except for tag_sum. */
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
 MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
+/* Returns the last event of a block's storage, or the free slot (its dev is 0) for that storage.
+   Returns NULL if there is no table. The table has open addressing by device type and address. */
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of);
 #endif

@@ -35,9 +35,9 @@ static MLI_COLD int mli_portions_grow(mli_shares *t) {
     t->cap = cap;
     return 1;
 }
-/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`,
-   in the allocs of its site; with node 0 the whole. The pointer is valid until the next call.
-   Without memory the report fails. */
+/* Returns the share of a stack in the live blocks of b's site, tag and scope or, with `allocs`, in
+   the allocs of its site. If `node` is 0, returns the whole. The pointer is valid until the next
+   call. If there is no memory, the report fails. */
 static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
                                             int allocs) {
     mli_portion key, *s;
@@ -91,8 +91,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: one for each site and one for each device, and on each device one
-   for the allocs that have no site. */
+/* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
+   device that have no site. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -131,8 +131,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns the weight by which a share takes part in its whole: its rest or, with `all`, its
-   value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -143,9 +142,9 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number of blocks (m 0) or bytes (m 1) among the shares of a whole, by their weights.
-   Adds the results to their values; with `all` puts the results in their place. A share that gets
-   no block is to get no bytes. */
+/* Divides a number of blocks (m is 0) or bytes (m is 1) among the shares of a whole, by their
+   weights. Adds the results to the shares' values or, with `all`, replaces the values by them. A
+   share that gets no block is to get no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -181,8 +180,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to the device. They may not: a realloc at another site
-   counts the bytes of its block there again. */
+/* Makes the sites of a device add up to the device. They may not do so, because a realloc at
+   another site counts the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -199,7 +198,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole. Adds up the live blocks of each site in the rest of its
+/* Lists the stacks of each whole. Adds the live blocks of each site up in the rest of its
    allocs. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
@@ -211,15 +210,16 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides whether all live blocks of a site are among its allocs. They are not if some of them
-   are older than the last reset, or came from a realloc. */
+/* Decides whether all live blocks of a site are among its allocs. They are not if some of them are
+   older than the last reset, or came from a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first function takes the live blocks of a portion off the allocs of its site, so that only
-   the freed blocks are left there. The second one adds the shares of the live blocks again. */
+/* mli_portion_live_off takes the live blocks of a portion off the allocs of its site, so that only
+   the freed blocks are left there. mli_portion_live_back adds the shares of the live blocks
+   again. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -235,8 +235,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Makes 0 of numbers below 0: the numbers of freed blocks are differences, so some are. Makes 0
-   of the rest of a stack without a picked block. */
+/* Makes 0 of numbers below 0. The numbers of freed blocks are differences, so some are below 0.
+   Makes 0 of the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -246,8 +246,9 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* Divides `number` of what a whole has left among its stacks. The rest stays with the whole. If
-   the stacks have more than the whole already, divides all of the whole among them. */
+/* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
+   the whole. If the stacks already have more than the whole, divides all of the whole among
+   them. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);

@@ -7,45 +7,51 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* The figures of sites are exact; those of stacks are samples. So a stack gets the blocks that
-   were picked, and a share of the other blocks of its site: in proportion to the blocks that its
-   samples stand for, without the samples themselves. Then the stacks add up to the site, and a
-   block that was picked keeps its own bytes. If a site has no sample, its blocks stay with the
-   site, as a stack of one frame. Live blocks are divided by site, tag and scope. Freed blocks are
-   divided by site. The allocs of a site are both together. */
+/* The figures of sites are exact; the figures of stacks are samples. So a stack gets the blocks
+   that were picked, and a share of the other blocks of its site. The share is in proportion to the
+   blocks that the stack's samples stand for, without the samples themselves. The stacks then add up
+   to the site, and a block that was picked keeps its own bytes. If a site has no sample, its blocks
+   stay with the site, as a stack of one frame. Live blocks are divided by site, tag and scope.
+   Freed blocks are divided by site. The allocs of a site are its live and its freed blocks
+   together. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
-/* How many times what its samples stand for a stack gets at most. A site that has more must have
+/* A stack gets at most this many times what its samples stand for. A site that has more must have
    stacks of which no block was picked. */
 #define MLI_PORTION_MOST 4
 
-/* A whole, or the share that one stack has in a whole. The numbers of a whole are exact. A whole
-   is one of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of
-   a device. */
+/* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
+   of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
+   device. */
 typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* the frame of the site; 0: the allocs of a device */
-    uint32_t node;              /* the stack that the share is of; 0: it is a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: it is the last */
-    unsigned char dev;          /* the device; 0: the entry is vacant */
+    uint32_t frame, tag, scope; /* the frame of the site, or 0 for the allocs of a device */
+    uint32_t node;              /* the stack that the share is of; 0 if this is a whole */
+    uint32_t next;              /* the number of the next share of the same whole, from 1; 0 if this
+                                   is the last share */
+    unsigned char dev;          /* the device; 0 if the entry is vacant */
     unsigned char allocs;       /* 1: allocs since the last reset; 0: live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, among which are all its live blocks */
-    int64_t value[2];           /* blocks and bytes: those that were picked; later all of the
+    unsigned char has_live;     /* 1: these are the allocs of a site, and all of its live blocks are
+                                   among them */
+    int64_t value[2];           /* blocks and bytes: first those that were picked, later all of the
                                    share */
-    double rest[2];             /* blocks and bytes that the samples stand for, without their own */
+    double rest[2];             /* the blocks and bytes that the samples stand for, without the
+                                   samples themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
-    mli_portion *at;  /* a table with open addressing; NULL: stacks are no samples */
-    size_t cap, used; /* the number of entries, a power of two; how many are in use */
+    mli_portion *at;  /* a table with open addressing; NULL if stacks are no samples */
+    size_t cap, used; /* the number of entries, which is a power of two; the number of entries in
+                         use */
     mli_portion none; /* stands in for an entry for which there was no memory */
-    /* By dev, if there are no shares: the allocs of the sites or stacks so far, and their bytes. */
+    /* By dev, if there are no shares: the number of allocs of sites or stacks so far, and their
+       bytes. */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1];
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
-/* Makes the shares if stacks are samples; else leaves the table out. Requires: t is zeroed. Without
-   memory the report fails. */
+/* Makes the shares if stacks are samples, else leaves the table out. If there is no memory, the
+   report fails. Requires: t is zeroed. */
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
@@ -53,32 +59,33 @@ MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
    block. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
-/* Returns the name of a part; a part without one has a name that says so. */
+/* Returns the name of a part. For a part without a name, returns words that say so. */
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
 
 /* The live blocks of one stack, tag and device. */
 #define MLI_GROUPS 256
 typedef struct mli_group {
-    mli_live_block of; /* one of the blocks; dev 0: the slot is vacant */
+    mli_live_block of; /* one of the blocks; its dev is 0 if the slot is vacant */
     uint64_t blocks, bytes;
 } mli_group;
 typedef struct mli_groups {
     mli_export *x;
     void *writer;
-    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    void (*put)(void *writer, const mli_group *group); /* NULL if an evicted group need not be
+                                                          written */
     mli_part_fn put_part;
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
-   writes the group at the home slot and evicts it. An evicted group may be written again later:
-   readers of the formats with groups add equal ones up. */
+/* Returns the group of a block, which is empty if it is new. Probes 8 slots. If all have other
+   groups, writes the group at the home slot and evicts it. An evicted group may be written again
+   later; readers of the formats with groups add equal groups up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
-/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+/* Adds every live block to its group, writes the parts of blocks, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
-/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for
-   those of each stack. Then calls it for the allocs of each device that no site has. If stacks
+/* Calls put for the allocs of each site since the last reset or, in a format with stacks, for the
+   allocs of each stack. Then calls put for the allocs of each device that no site has. If stacks
    are samples, the numbers of a stack are those of its share. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);

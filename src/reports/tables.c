@@ -27,13 +27,13 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each, and one more 0
-                         at the end */
-    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+    char label[1024]; /* the labels of every sample: "name=value" and a 0 for each label, and one
+                         more 0 at the end */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values that mli_prom_known writes */
 } mli_prom_writer;
 
-/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   exactly the families that only grow have such a name. */
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total.
+   Exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -47,8 +47,8 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out a label whose name is not valid, or is that of an earlier label. */
+/* Sets w->label to the labels of the ledger or, if it has none and exports, to its process id.
+   Leaves out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -88,9 +88,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
-   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
-   `key` if `key` is NULL. */
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, and 'X' for billionths. These
+   are nanoseconds, which are written as seconds, or a rate. If `d` is all devices, there is no
+   device label. If `key` is NULL, there is no label `key`. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;
@@ -118,8 +118,8 @@ static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
     mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
-/* Writes a family for each statistic, with a sample for each device: the format wants all samples
-   of a family together. A value of UINT64_MAX is not known, and has no sample. */
+/* Writes a family for each statistic, with a sample for each device, because the format wants all
+   samples of a family together. A value of UINT64_MAX is not known, and has no sample. */
 static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
@@ -134,13 +134,13 @@ static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
                 mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* the count that no device has */
             mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
 /* Writes a family of the values in w->known, with a sample for each device whose value is known.
-   Writes nothing if none is. */
+   Writes nothing if no value is known. */
 static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
                                     char kind) {
     uint32_t i, samples = 0;
@@ -165,9 +165,9 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with a sample for each line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
-                    seconds */
-    uint16_t at; /* its offset in the line */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, which are written
+                    as seconds */
+    uint16_t at; /* the offset of the value in the line */
     const char *help;
 } mli_family;
 static const mli_family mli_prom_phys[] = {
@@ -212,7 +212,7 @@ static const mli_family mli_prom_scopes[] = {
      "highest in one invocation, above where that began"},
     {NULL, 0, 0, NULL}};
 
-/* Writes a family of n lines, each of `size` bytes. `key`: the label that has the names of the
+/* Writes a family of n lines, each of `size` bytes. `key` is the label that has the names of the
    lines. */
 static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
@@ -232,8 +232,8 @@ static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, cons
     for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
-/* Writes the bytes by tag that each device had at its peak. Bytes of no listed tag have an empty
-   tag. */
+/* Writes the bytes by tag that each device had at its peak. Bytes without a listed tag have an
+   empty tag. */
 static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
     mli_holders *h = &w->x.r->holders;
@@ -254,7 +254,7 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     }
 }
 
-/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at` is the
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
@@ -338,15 +338,16 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
     mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
-/* -- CSV, RFC 4180: one table, the live blocks.
-   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
-   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
-   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
-   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
-   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
-   device, storage, site and stream, and has its own tag and description. It has a `part_offset` and
-   a `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
-   and drops are not in it: readers know no comments. -- */
+/* -- CSV, RFC 4180: one table with the live blocks --
+   Each block is one line, which ends in CR LF, below a line of names. Text is as in TEXT: control
+   characters are escaped like bytes that are not UTF-8, so that a block stays one line. Names come
+   from model files, so a text may begin with = + - or @, which a spreadsheet would take for a
+   formula. Such text gets an apostrophe before it. So does text that begins with an apostrophe, so
+   that a reader can always remove one. `shape` reads as JSON. The parts of a block follow it, one
+   line each. A part repeats the block's device, storage, site and stream, and has its own tag and
+   description. It has a `part_offset` and a `part_bytes`, and 0 in `bytes` and `refs`, so that
+   `bytes` add up to the live bytes. Anomalies and drops are left out, because readers know no
+   comments. */
 
 static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
     mli_put_str(o, ",");
@@ -379,7 +380,7 @@ static MLI_COLD void mli_csv_end(mli_out *o, const memlord_block_info *b) {
     if (b->stream) mli_put_hex_short(o, b->stream);
     mli_put_str(o, "\r\n");
 }
-/* The data for the lines of a block's parts. */
+/* What mli_csv_part needs to write the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;

@@ -6,13 +6,13 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-/* PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS is the text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
-   at memlord_reset, as counters may. Sites, streams, blocks and their parts are left out: each
-   would be a series of its own. Every sample has the labels of the ledger, too, so that processes
-   with other labels have other series. */
+   at memlord_reset, as the format allows. Sites, streams, blocks and their parts are left out,
+   because each would be a series of its own. Every sample has the labels of the ledger, too, so
+   that processes with other labels have other series. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 

@@ -45,7 +45,7 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
-/* Writes how many of the `have` lines of a list are not shown, and how many bytes these have. */
+/* Writes how many of the `have` lines of a list are not shown, and how many bytes they have. */
 static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
                                          uint64_t bytes) {
     if (shown < have)
@@ -92,9 +92,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into the column. If there are none, it is the live bytes of the last snapshot before
-   the column. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is no such snapshot, it shows the live bytes of the
+   last snapshot before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -106,7 +106,7 @@ static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column,
         if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
     return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
 }
-/* Writes one line of blocks for the live bytes over the snapshots. */
+/* Writes the live bytes over the snapshots as one line of block characters. */
 static MLI_COLD void mli_text_bar(mli_report *r) {
     uint64_t column, most = 0;
     uint32_t i, at = 0;
@@ -157,7 +157,8 @@ static void mli_text_sites(mli_report *r, size_t most) {
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
+   ...". */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
     if (!node) mli_put_str(r->o, "(unknown)");
@@ -174,9 +175,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks: by live bytes or, if the report is `by_peak`, by the bytes that they
-   held at the peak of their device. If stacks are samples, there is a column for the standard error
-   of their live bytes. */
+/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column for
+   the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
@@ -196,8 +196,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* not known: some live blocks may
-                                                  not have been picked */
+            mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
+                                                  may not have been picked */
         mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
                  s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
@@ -229,8 +229,8 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
 
-/* Writes up to three lines for a device: if it has pending bytes, which the host has freed and
-   which still count; if it collected; and if it ran out of memory. */
+/* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
+   which still count; one if it collected; and one if it ran out of memory. */
 static void mli_text_trouble(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     int device = mli_report_device(r, i + 1);
@@ -253,8 +253,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. The line has refused
-   calls, too, because they may have been calls that report the pool. */
+/* Writes a line for a device on which the host reported a pool of its own. The line also has the
+   refused calls, because they may have been calls that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -272,8 +272,9 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc". Leaves out a
-   rate of which nothing was counted, and the hit rate, which is in the line of the pool. */
+/* Writes a line such as "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc".
+   Leaves out a rate of which nothing was counted, and the hit rate, which is in the line of the
+   pool. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -284,12 +285,13 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* success_rate is known, so the
+                                                                       line has begun */
     if (shown) mli_put_str(r->o, "\n");
 }
 
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line of the lifetimes of blocks. */
+/* Writes a line such as "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends
+   at twice its start. Writes another line for the lifetimes of blocks. */
 static void mli_text_ages(mli_report *r, uint32_t i) {
     const uint64_t *n = r->lifetime[i];
     uint32_t size, shown = 0;
@@ -401,7 +403,8 @@ static void mli_text_scopes(mli_report *r) {
     mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
 }
 
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+/* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
+   20. */
 static void mli_text_snapshots(mli_report *r) {
     uint32_t i, named = 0;
     const char *peak = mli_report_peak_name(r);
@@ -417,13 +420,13 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
-   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
+/* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
+   ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing has a tag */
     if (!(h->tags | h->sites)) return;
     mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
                                    : "at the peak of %i, with %jo",
@@ -432,8 +435,8 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes the largest groups
-   of equal ones below it. */
+/* Writes a site of leaks. If its blocks differ in tag, scope or device, writes its largest groups
+   of equal blocks below it. */
 static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
     const mli_leak_site *s = &r->leak_sites.line[number - 1];
     size_t i, groups = 0;
@@ -452,8 +455,8 @@ static MLI_COLD void mli_text_leak_site(mli_report *r, size_t number) {
         groups++;
     }
 }
-/* Writes the sum that the list of leaks leaves out: "... and 281 more sites, 281 MiB in 281
-   blocks". */
+/* Writes the sum of the leaks that the list leaves out, as in "... and 281 more sites, 281 MiB in
+   281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leak_sites_rest(&r->leak_sites, &r->leaks, shown);
     const size_t total = r->leak_sites.total;
@@ -465,8 +468,8 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
+/* Lists the leaks since the last mark. Without a mark writes nothing, because every live block
+   would be in the list. */
 static void mli_text_leaks(mli_report *r) {
     uint64_t left = r->stack_leak_bytes;
     size_t i;
@@ -503,7 +506,8 @@ static void mli_text_routes(mli_report *r) {
     }
 }
 
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+/* Writes the ledger's bytes on a physical device, as in " (weights 40 GiB, ..., untagged 1
+   GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
     size_t i, shown = 0;
@@ -520,9 +524,9 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
+/* Writes the balance of a physical device, as in "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB". Writes another line for the other
+   processes there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
@@ -605,7 +609,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* Writes the labels of the ledger. They are not names, so they are not cut. */
+/* Writes the labels of the ledger in full. Only names are cut, and labels are no names. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;

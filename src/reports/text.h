@@ -7,7 +7,8 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+/* TEXT begins with a first screen of about 25 lines, with the verdicts at its top. The lists in
+   full follow. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 

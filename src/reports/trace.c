@@ -17,18 +17,18 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document;
-      read by ui.perfetto.dev and chrome://tracing). Times are microseconds since the ledger was
-      created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to
-      the live bytes of the device. If a block's tag was changed, its bytes count under the new
-      tag from the beginning. The counter has a sample whenever the live bytes have changed by a
-      64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows
-      the snapshots of the ledger. Scopes are slices of their threads: B and E events from the
-      ring or, if the ring has no scopes, X events for the remembered invocations. A block that
-      begins in the ring is an async slice. A block that is still live ends with the file; its
-      end event has its parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then
-      X events, then the events of the ring. Snapshots and the ring are in order of time.
-      Anomalies and drops are in "otherData". -- */
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document) --
+   ui.perfetto.dev and chrome://tracing read it. Times are microseconds since the ledger was
+   created. A counter "DEVICE live" has the bytes of each tag as an argument; they add up to the
+   live bytes of the device. If a block's tag was changed, its bytes count under the new tag from
+   the beginning. The counter has a sample whenever the live bytes have changed by a 64th of the
+   peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the snapshots of the
+   ledger. Scopes are slices of their threads: B and E events from the ring or, if the ring has no
+   scopes, X events for the remembered invocations. A block that begins in the ring is an async
+   slice. The slice of a block that is still live ends with the file. Its end event has the block's
+   parts, as in JSON. Names are cut to 200 bytes. Snapshots come first, then X events, then the
+   events of the ring. Snapshots and the ring are in order of time. Anomalies and drops are in
+   "otherData". */
 
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
@@ -36,16 +36,17 @@
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
-    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; those of
+    int64_t *level; /* by row of tags: the live bytes of the tag; behind these, by dev: the bytes
+                       without a tag */
+    /* By dev: when the next sample is due, in ns; the live bytes of the last sample; the live bytes
        now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
-    unsigned char *depth; /* by the number of a thread: how many scopes are open */
+    unsigned char *depth; /* by number of a thread: how many of its scopes are open */
     uint32_t threads;     /* how many entries `depth` has */
 } mli_trace_writer;
 
-/* Writes the beginning of an event, up to its name. */
+/* Writes the begin of an event, up to its name. */
 static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
@@ -53,8 +54,8 @@ static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint
     mli_jsonf(x->o, ",'name':");
 }
 static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name, or null for NULL. Cuts it at the begin of a character, because every event
-   repeats the name. */
+/* Writes a name, or null for NULL. Cuts a long name, because every event repeats it. Cuts it only
+   where a character begins. */
 static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
@@ -66,7 +67,7 @@ static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const 
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
-/* Writes the beginning of an event named after a device, up to its arguments. */
+/* Writes the begin of an event that is named after a device, up to its arguments. */
 static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
@@ -166,7 +167,7 @@ static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes an event of a block's slice, up to the arguments that only some events have. Phase b
-   begins the slice, e ends it, n is an instant in it. */
+   begins the slice, phase e ends it, and phase n is an instant in it. */
 static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
@@ -203,7 +204,7 @@ static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event
 }
 
 /* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
-   an end without its begin in the ring is left out. */
+   an end whose begin is not in the ring is left out. */
 static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
     const uint32_t id = e->of.scope;
     const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
@@ -230,7 +231,8 @@ static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
     mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
-/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
+/* Sets the levels to those at the start of the ring, which are those of the report less all that
+   the ring adds. */
 static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
     for (i = 1; i <= w->x.devices; i++) {
@@ -262,7 +264,8 @@ static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
     for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
-/* Writes the anomalies and drops that are not 0, of all devices and of each. */
+/* Writes the anomalies and drops that are not 0, those of all devices together and those of
+   each. */
 static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");

@@ -1,5 +1,5 @@
-/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
-   form, reports/json. Locks: none. */
+/* Writes TRACE. Owns no state. May use reports/export, reports/ring and, for members that JSON has
+   in the same form, reports/json. Locks: none. */
 #ifndef MLI_REPORTS_TRACE_H
 #define MLI_REPORTS_TRACE_H
 #include "api/api.h"

@@ -18,17 +18,18 @@ typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
     size_t n;                  /* the number of bands; 0: the host wants none there */
-    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
+    const memlord_band *bands; /* the bands, in the same allocation; in the default strategy:
+                                  mli_default_bands */
 } mli_strategy;
 
 typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
-    uint64_t serial; /* grows along the list. Callbacks that were added for one device come before
+    uint64_t serial; /* rises along the list. Callbacks that were added for one device come before
                         those that were added for several */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+    uint32_t reasons; /* bits 1 << MEMLORD_REASON_..., and MEMLORD_GC_QUIET */
 } mli_gc_entry;
 
 struct mli_bands_state {
@@ -51,8 +52,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns what is wrong with a band, as text that follows the number of the band in a message;
-   NULL: the band is valid. */
+/* Returns what is wrong with a band, or NULL if the band is valid. The text follows the number of
+   the band in a message. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -63,8 +64,8 @@ static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent; n if none does. While the used
-   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
+/* Returns the index of the first band that covers a used percent, or n if none does. While the used
+   percent is not known (NaN), it returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -80,7 +81,7 @@ static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
     while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
     return k < i;
 }
-/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+/* Returns the lowest start of a band above a used percent, or 1e9 if there is none. */
 static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
     double start = 1e9;
     size_t i;
@@ -118,7 +119,7 @@ static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device s
     return at;
 }
 /* Returns the strategy that decides for a device: its own, that of its type, that of all devices
-   or, if the host has set none of these, the default strategy; NULL: there is none. */
+   or, if the host has set none of these, the default strategy. Returns NULL if there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -127,8 +128,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
-   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device, or NULL
+   if there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -149,15 +150,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: the one that decides for the device, if that has
-   bands and a callback serves them; NULL: none is in force. */
+/* Returns the strategy in force for a device, or NULL if none is in force. It is the strategy that
+   decides for the device, if that has bands and a callback serves them. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
-   a strategy or a callback names. */
+/* Notes the device types that can have a strategy in force. A strategy may be in force for the
+   whole type, or for a device that a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -193,8 +194,8 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-/* Replaces the strategy that was set for exactly this selector by `fresh`; NULL: by none. Returns
-   the old strategy; NULL: there was none. */
+/* Replaces the strategy that was set for exactly this selector by `fresh`, or removes it if `fresh`
+   is NULL. Returns the old strategy, or NULL if there was none. */
 static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
@@ -215,21 +216,23 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check, which decides whether a collection is due on a device; under the lock of
-      its phys -- */
+/* -- the band check, which decides whether a collection is due on a device; under the lock of its
+   physical device -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    memlord_gc_event event; /* the event of the collection; band SIZE_MAX: no band is in force, and
+                               only used_percent is set */
+    int due;                /* 1: a collection is due, because the value has reached the
+                               threshold */
     int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
-    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
-    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t rise;  /* a check is due at so many live bytes or more; UINT64_MAX: no check */
+    uint64_t fall;  /* a check is due at fewer live bytes; 0: no check */
+    uint64_t freed; /* a check is due at so many freed bytes or more; UINT64_MAX: no check */
 } mli_band_state;
 
-/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
-   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band at a physical device, or 0 if the band has no threshold now. A
+   percentage needs a limit or a capacity. A percentage of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -257,9 +260,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the live, freed and cached levels at which the next band check is requested. A device that
-   waits to rearm is checked when its metric reaches `again`, or falls below seven eighths of the
-   threshold, where mli_band_compare rearms it. The metric RESERVED sets no levels: memlord_pool_set
-   and memlord_pool_add request a check at each change. */
+   waits to rearm is checked when its metric reaches `again`. It is also checked when its metric
+   falls below seven eighths of the threshold, where mli_band_compare rearms it. The metric RESERVED
+   sets no levels, because memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -275,16 +278,17 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
+/* Returns the least live bytes of a physical device that are at least `edge` percent of its
+   limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to the live bytes from which on another band decides. The used
+/* Moves the marks of a device to the live bytes at which another band begins to decide. The used
    percent is of the limit here, so it changes with the live bytes alone and not with a sample.
-   `total` is the live bytes of the phys. */
+   `total` is the live bytes of the physical device. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -298,14 +302,15 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     }
 }
 
-/* Sets the published bytes that request the next band check, and decides whether the device is
-   near. */
+/* Sets the published bytes that request the next band check, and decides whether the device is near
+   its threshold. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+             unseen = threads * w->free_interval; /* most live and freed bytes that no check has
                                                      seen */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
+    /* Hysteresis: a near device stays near for longer. */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1;
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
     if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
@@ -319,7 +324,8 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 
 /* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
    checks on the way to the threshold; but the interval is at least a batch. If the interval
-   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
+   shrinks, every thread checks at its next free, because the longer interval has set its next
+   check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -328,7 +334,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* as without a band */
+        share = 0; /* the interval is 0, as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -348,13 +354,13 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins. */
+/* Sums a device over all threads, compares it with the band in force, and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
+    const int limited = phys->limit && !phys->sample.known; /* 1: used % is of the limit */
     memlord_gc_event *e = &v->event;
     uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
     size_t i = 0;
@@ -373,7 +379,8 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     mli_watch_set_margins(lord, dev, w, v);
 }
 
-/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
+/* Sets the freed bytes at which the thread of a cell checks next. With an interval of 0 it never
+   checks. */
 static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
     uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
     if (cell)
@@ -382,7 +389,8 @@ static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
 }
 
 /* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+   publication sees the marks, because it takes the row's lock after this function or, without a
+   batch, adds after it. */
 static int mli_marks_missed(memlord *lord, uint32_t dev) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     int missed;
@@ -393,12 +401,12 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     return missed;
 }
 
-/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: the second sum has every call that counted before the
-   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
-   if a publication has passed the marks that were just set. The addition to `checks` in
-   mli_band_check orders two checks: the later check sees the counts of the call that ran the
-   earlier one. */
+/* Evaluates the bands of a device and publishes whether the device is near its threshold. When it
+   becomes near, it is evaluated once more after a barrier. The second sum has every call that
+   counted before the barrier, and every call after the barrier sees the alert. The device is also
+   evaluated once more if a publication has passed the marks that were just set. The addition to
+   `checks` in mli_band_check orders two checks: the later check sees the counts of the call that
+   ran the earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -437,8 +445,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
-   for all devices. Requires: the top bits of its serial are the kind. */
+/* Adds a callback to the list, as the last one of its kind. The kinds are callbacks for one device,
+   for a type and for all devices. Requires: the top bits of the callback's serial are its kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -448,8 +456,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
-   NULL: it is not in the list. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback, or
+   NULL if it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -473,7 +481,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
 /* -- collecting -- */
 
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. 0: none is left. */
+   the device. Returns 0 if no such callback is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
@@ -487,9 +495,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
-   left by longjmp counts as failed, and is over. The exchange pairs with the release in
-   mli_gc_run_callbacks. */
+/* Begins a collection on a device. Returns 0 if a collection is running there. A collection that
+   this thread left by longjmp counts as failed, and is over. The exchange pairs with the release
+   store in mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -527,7 +535,7 @@ static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
     mli_log_end(lord, MEMLORD_LOG_INFO, &o);
 }
 
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count, too. */
 static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
     uint32_t i = 0;
     e->total_runs = 1;
@@ -540,8 +548,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
-   run in which no callback could run resets nothing, and counts as failed. */
+/* Records the end of a run. `freed` starts again from 0 and, with `rest`, the bands wait to rearm.
+   A run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -550,8 +558,9 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
-                        writer */
+    /* The sum saturates, because the host may report any number. gc_running makes this thread the
+       only writer. */
+    if (result->ran)
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
@@ -564,8 +573,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
-   this thread that set `gc_running`. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
     MLI_REQUIRE(mli_none_held());
@@ -586,7 +595,8 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     mli_gc_finish(lord, dev, rest, all);
     mli_log_gc(lord, e, all);
     if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges that set
+                                                            gc_running */
     mli_band_update(lord, dev, t, v);
 }
 
@@ -640,28 +650,29 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             mli_band_update(lord, i, NULL, &v);
         }
         if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared its bytes with the old marks; the second pass sums them */
+        /* A call may have compared its bytes with the old marks. The second pass sums them. */
         if (!again) mli_barrier_threads(lord);
     }
 }
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
-                                                  on sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count, because a thread that starts
+                                                  from here on sets it again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }
 
 /* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
+   strategies or callbacks. Afterwards no device uses a strategy that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
     mli_phys_recheck(lord, NULL);
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* and starts pollers */
+        /* The check also starts pollers. */
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i);
     lord->start_pollers(lord, 0);
 }
 
@@ -685,8 +696,9 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
-   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
+/* Clears the marks of threads that collected, which a forked child does not have. It also counts
+   the alerts again, because a thread that set or cleared a flag may have been stopped before it
+   changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {

@@ -10,47 +10,49 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* A band check compares a device with its thresholds. services/call_end decides when a call
-   runs one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call runs a
+   check. */
 
-/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
-   batch for each thread that the ledger allows for. While the published bytes are a margin below
-   the threshold, no thread can cross the threshold without a publication, and a publication
-   requests a check. Closer to the threshold the device is near: an alert makes every call check at
-   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
-   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
-   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
-   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
-   below its level, so that its first alloc publishes, and it checks at its first free. After a
-   collection a band waits to rearm: it does not fire until its metric has moved. */
+/* This is when a check is due. Threads publish their counts from time to time, so the published
+   bytes are below the live bytes by at most a batch for each thread. The margin is a batch for each
+   thread that the ledger allows for. While the published bytes are at least a margin below the
+   threshold, no thread can cross the threshold without a publication. A mark is a number of bytes;
+   a publication past a mark requests a check. Closer to the threshold the device is "near": an
+   alert makes every call check at its end, with a sum over all threads.
+   Freed bytes are not published. Instead each thread checks each time it has freed its free
+   interval, which is a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A new counter of a thread starts a whole batch below its level, so
+   that its first alloc publishes, and it checks at its first free. After a collection a band waits
+   to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
-   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
-   strategy can be in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If it differs
+   from the one before, the bands of the device no longer wait to rearm. Takes the callbacks lock,
+   unless no strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
-   `safe`: host code may run. */
+   `safe` is 1 if host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
-   E_STATE: a collection runs already, or no callback could run. */
+/* Collects on a device for a reason other than a band. Returns E_UNKNOWN if no callback serves the
+   reason, and E_STATE if a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
 
-/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
-   strategies, thresholds or margins. */
+/* Updates the bands of every device of a physical device, or of all devices if it is NULL, after a
+   change of strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins until they allow for all threads that there are, and a few more. */
+/* Widens the margins until they allow for all threads that exist, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
-/* Compares a device with its current marks again, and requests a check if one is passed. Near
-   the threshold every call checks anyway. */
+/* Compares a device with its current marks again, and requests a check if one is passed. It need
+   not do so if the device is near its threshold, because then every call checks. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);

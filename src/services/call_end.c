@@ -13,7 +13,7 @@
 #include "services/neighbours.h"
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters; /* under the callbacks lock */
+    struct mli_waiter *waiters; /* list of the waiting threads, under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -59,8 +59,8 @@ static void mli_waiters_wake(memlord *lord) {
 /* -- the end of a call -- */
 
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
-   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
-   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
+   before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
    asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -83,11 +83,12 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert, for its device, and for another device if the call has taken
-   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
-   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
-   whose addition is later sees what the other stored before. So this thread compares its counts
-   with the marks of its devices again after its addition, and reads the alert again. */
+/* Ends a call that found an alert. It serves the device of the call and, if the call has taken
+   bytes from another device, that one, too. A thread that lacks the system's barrier passes a full
+   barrier in mli_alert_barrier: an addition that pairs with the one in mli_barrier_threads. Of the
+   two threads, the one whose addition is later sees what the other stored before. So after its
+   addition this thread compares its counts with the marks of its devices again, and reads the alert
+   again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -125,7 +126,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: a forked child does not have them. */
+/* Forgets the threads that waited, because a forked child does not have them. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) {
     lord->call_end->waiters = NULL;
     mli_alert_set(lord, MLI_ALERT_WAITER, 0);

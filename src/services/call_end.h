@@ -1,7 +1,7 @@
 /* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
    reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
    reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
-   Locks: callbacks, for the waiters; none while host code runs. */
+   Locks: callbacks, for the waiting threads; none while host code runs. */
 #ifndef MLI_SERVICES_CALL_END_H
 #define MLI_SERVICES_CALL_END_H
 #include "api/api.h"
@@ -12,24 +12,24 @@
 #include "books/threads.h"
 
 /* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
-   guards the list of them. */
+   guards the list of these records. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed;       /* the bytes that the thread waits for */
-    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
+    uint64_t needed;       /* bytes that the thread waits for */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
-   The second takes the waiter off the list. */
+/* mli_waiter_begin puts a waiter on the list, and mli_waiter_end takes it off. In between a call
+   sets the waiter's event once enough was freed. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+/* Does the work of a safe point for the devices of a selector. It retires and collects what is due,
    samples physical devices that have no poller, saves a due snapshot and export, and writes a
    requested report. Host code runs. */
 MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);

@@ -8,10 +8,10 @@
 #include "services/scopes.h"
 
 /* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
-   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
-   has the context that the thread was in before. The words of a memlord_context are the generation
-   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
-   an older copy of the words no longer fits. */
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context.
+   Otherwise it has the context that the thread was in before. The words of a memlord_context are
+   the generation of its ledger, the handle of the record and the serial. The serial rises with each
+   swap, so that an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* guards all members below but own.thread */
@@ -21,8 +21,8 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -72,7 +72,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     }
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
@@ -89,7 +89,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. Errors: E_NOMEM. */
+/* Opens a record for a zeroed context. Returns E_NOMEM if there is no memory for it. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -99,7 +99,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* threads' ids lack it */
+    /* The ids of threads lack the highest bit. */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31;
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -107,8 +108,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
-   thread is in the context. */
+/* Finds the record of a context and locks the record. Returns NULL if the words are a stale copy,
+   or if another thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -125,7 +126,8 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share the orphan
+                                                           record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -136,9 +138,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
-   finds no record; or the context is not in its record, because the thread has not left another
-   fibre that it entered before or after this one. */
+/* Ends what is open in the context of a fibre, and closes its record. Returns E_STATE if
+   mli_context_lock finds no record. It also returns E_STATE if the context is not in its record,
+   because the thread has not left another fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -161,7 +163,8 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
 
 /* -- the interposer, which has its tags and scopes by thread and not by context -- */
 
-/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+/* The part of a context that an interposer knows: its tags, and the scopes that were not
+   adopted. */
 typedef struct mli_context_told {
     uint32_t tags, scopes;
 } mli_context_told;
@@ -172,15 +175,16 @@ static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
     for (; f; f = f->around) told.scopes += !f->adopted;
     return told;
 }
-/* Ends in the books of an interposer what is open in the context that the thread has left, and
-   begins there what is open in the context that it is in now. */
+/* Ends in the ledger of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that the thread is in now. */
 static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
                                       mli_context_told left) {
     const mli_span *f = now->span ? now->context->spans : NULL;
     uint32_t i;
     mli_interposer_end(lord, 1, left.scopes);
     mli_interposer_end(lord, 0, left.tags);
-    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which is not told */
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which the interposer does
+                                             not get */
         mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
     for (; f; f = f == now->span ? NULL : f->inner)
         if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
@@ -215,8 +219,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
-   result. Zeroes the context of a ledger that has ended. */
+/* Begins a call on a context. Returns the thread's record, or NULL if the call ends here with the
+   result *r. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -228,7 +232,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
     } else if (mli_self.in_host_alloc || memlord_find(generation)) {
-        *r = MEMLORD_E_STATE; /* the other ledger lives, or nobody can tell inside an allocator */
+        *r = MEMLORD_E_STATE; /* the other ledger lives, or this call is inside an allocator */
     } else {
         memset(context, 0, sizeof *context);
     }

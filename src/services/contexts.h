@@ -1,8 +1,8 @@
 /* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
    tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
    context is in one place, which is a thread or a fibre's record; a thread's own context never gets
-   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
-   one. */
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make a
+   record. */
 #ifndef MLI_SERVICES_CONTEXTS_H
 #define MLI_SERVICES_CONTEXTS_H
 #include "api/api.h"
@@ -13,15 +13,16 @@
 #include "books/threads.h"
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
-   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
-   has ended. */
+   context in its record. Afterwards the thread is in its own context. With `locks` 1 it takes the
+   lock of each record; with 0 the caller holds all these locks. Requires: the caller is the thread,
+   or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
-/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+/* Empties a context of its tags, tickets, account and stream. Requires: the context has no
+   scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Counts the scopes that are open in the contexts of fibres as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
 #endif
 

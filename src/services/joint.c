@@ -9,8 +9,8 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
-    struct mli_handle *closed; /* the records to open again; under the cold lock */
+    mli_u32 count;             /* one more than there are records; grows under the cold lock */
+    struct mli_handle *closed; /* records that can be opened again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
@@ -24,9 +24,9 @@ static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* Returns the part of a cell's level that is published; 0 without a cell. */
+/* Returns the part of a cell's level that is published, or 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
-/* Returns the level of a cell; 0 without a cell. */
+/* Returns the level of a cell, or 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -42,7 +42,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
-    mli_lock_take(&x->lock); /* a stale token may have found it */
+    mli_lock_take(&x->lock); /* a stale token may have found the record */
     memset(x->at, 0, sizeof x->at);
     x->began = f->stats;
     x->members = 1;
@@ -88,7 +88,7 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
-    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+    if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
         const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
@@ -130,7 +130,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     return last;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
     if (!f->adopted) f->shared->over = 0;
     return !f->shared->members++;
@@ -151,7 +151,8 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
+/* Clears the locks, and sets the counts of members to 0. mli_joint_recount counts the members that
+   go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {

@@ -1,8 +1,8 @@
-/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
-   export until its last member has left. A member is a context that is in the invocation: the one
-   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
-   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
-   close a record. */
+/* Owns the invocations of scopes that several contexts share. Each such invocation has a record,
+   from the first export until its last member has left. A member is a context that is in the
+   invocation: the one that exported it, and those that adopted it. A span is a scope that a context
+   is in. May use books/. Invariants: those of mli_joint. Locks: joint (MLI_RANK_JOINT), one for
+   each record, also inside a shard; cold, to open and to close a record. */
 #ifndef MLI_SERVICES_JOINT_H
 #define MLI_SERVICES_JOINT_H
 #include "api/api.h"
@@ -15,36 +15,38 @@
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
-    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
-    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
-    uint64_t peak;          /* the most bytes that it had above those at its start */
-    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+    uint64_t start, stamps; /* stamp of the invocation's begin; its length in stamps */
+    uint64_t bytes, blocks; /* what the invocation allocated less what it freed; both are signed */
+    uint64_t before, after; /* live bytes of all devices at the invocation's begin; at its end */
+    uint64_t peak;          /* most bytes that the invocation had above those at its start */
+    uint64_t shapes;        /* address of a kept string, the invocation's shapes; 0: the host gave
+                               none */
 } mli_scope_run;
 
-/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+/* Makes the innermost span of a thread a shared invocation, of which the thread's context is the
+   first member. Returns E_NOMEM if there is no memory for the record. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
-/* Returns the invocation of a token; NULL: it is over, or there is none. */
+/* Returns the invocation of a token, or NULL if the invocation is over or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
-   the scope, or the invocation is over. */
+/* Makes the caller's context a member of an invocation, and returns 1. Returns 0 if the exporting
+   context has ended the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
-   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
-   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
-   leaves. Requires: the caller is the thread, or the thread has ended. */
+/* Changes what a thread adds to the level of a shared invocation on a device. While the thread is
+   in the invocation, it adds the base of its cell, which publications change. Once it has left, it
+   adds the level of its cell, which no longer changes. `enter` is 1 if the thread enters, and 0 if
+   it leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
                                            mli_cell *cell, int enter);
 
 /* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
-   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
-   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
-   device are added to `sums`, unless `sums` is NULL. */
+   the context of the span is in. It is NULL if the context is in no thread; then all levels are 0.
+   Returns 1 if the span was the last member. In that case *v gets what the whole invocation
+   counted, and its deltas on each device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
                                          mli_scope_run *v, mli_u64 *sums);
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 /* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
    first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);

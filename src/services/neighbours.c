@@ -15,50 +15,52 @@
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
-   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
+   meanwhile, because otherwise a neighbour that asks without end would keep this ledger
+   collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
-    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
+    uint64_t until; /* when the rest ends, in ns; 0: the device does not rest */
+    uint64_t ms;    /* length of the rest in ms; it doubles with each run in a row that gave
+                       nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
-    struct mli_page *page; /* NULL: none is mapped */
-    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
-    int fd;                /* the descriptor that holds the lock of the slot */
-    uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
+    struct mli_page *page; /* the mapped page; NULL: none is mapped */
+    int slot;              /* number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* descriptor that holds the lock of the slot */
+    uint64_t host_id;      /* identity of the host's memory */
+    int stall_fd;          /* descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the words that the ledger writes to its slot */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
-    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of these devices */
-    struct mli_raise *raises;               /* the requests of this ledger that go on */
-    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
-                          mapped until it is 0 */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rests of the devices in the slot */
+    struct mli_raise *raises;               /* the requests of this ledger that are not over */
+    uint32_t at_bells; /* threads that ring a bell of the page or wait at one; the page stays mapped
+                          until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
+    int removed;  /* 1: it was logged that the page was removed and cannot be joined again */
+    int unfit;    /* 1: a device has no room in the slot; 2: the lack of room was also logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
 
-/* Returns the identity of a physical device; 0: none. */
+/* Returns the identity of a physical device, or 0 if it has none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
+/* Returns the owner of another ledger's slot, or 0 if the slot is free or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Adds the figures of those devices of a slot whose identity is `id` to *sum. Returns the slot's
-   owner. 0: the slot is free, has no such device, or changed its owner meanwhile. */
+/* Adds up in *sum the figures of those devices of a slot whose identity is `id`. Returns the slot's
+   owner, or 0 if the slot is free, has no such device, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -76,8 +78,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
-   refuses locks. *why gets the reason of a failure. */
+/* Claims a free slot of the page for this ledger. Returns E_LIMIT if there is none, and
+   E_UNSUPPORTED if the system refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -90,8 +92,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
-                                                               its own; pairs with mli_slot_read */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process may have left an
+                                                               owner; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -113,7 +115,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
-        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue; /* `used` has no page cache */
+        /* The figure `used` of a sample leaves page cache out. */
+        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue;
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
         out->spare = mli_add_saturated(out->spare,
@@ -136,8 +139,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
+/* Returns 1 if a device rests. It does until its time is over, or its live bytes have changed by
+   more than an eighth. */
 static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
@@ -153,8 +156,8 @@ static MLI_COLD uint32_t mli_resting(memlord *lord) {
     return bits;
 }
 
-/* Writes the whole slot and the head of the page again. The write repairs what another process may
-   have overwritten. */
+/* Writes the whole slot and the head of the page again, to repair what another process may have
+   overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -182,14 +185,14 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
-/* Frees the slots of processes that are gone. */
+/* Frees the slots of processes that have ended. */
 static MLI_COLD void mli_slots_reap(memlord *lord) {
     uint32_t i;
     const int fd = lord->neighbours->fd;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
             continue;
-        /* pairs with mli_slot_read */
+        /* Pairs with mli_slot_read. */
         mli_u64_store_release(&lord->neighbours->page->slots[i][MLI_SLOT_WORD(owner)], 0);
         (void)mli_slot_lock(fd, i, 1);
     }
@@ -219,13 +222,13 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Maps the page at the ledger's path, and joins it. A forked child calls this again. *why gets the
-   reason if the page cannot be joined, else NULL. */
+/* Maps the page at the ledger's path, and joins it. A forked child calls this function again. *why
+   gets the reason if the page cannot be joined, else NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's */
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* a parent's page */
     lord->neighbours->page = NULL;
     r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
@@ -243,7 +246,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 /* -- answers and requests -- */
 
 /* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
-   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   of this ledger's slot the largest request plus 1, or 0 if no neighbour asks. Returns 1 if the
    neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
@@ -269,14 +272,15 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
+        if (!id || !asked) continue; /* with `asked` 0 nothing was asked for since the ledger
+                                        joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+/* Finds the largest request of other ledgers since this one last answered, for each device of its
    slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
    answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
@@ -294,9 +298,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
-   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
-   *ran to 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device of a physical device, until these
+   have reclaimed `needed` bytes. With `needed` 0 it does so for all of these devices. Returns the
+   bytes that the callbacks reclaimed. Sets *ran to 1 if a callback ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -313,8 +317,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
-   rests, runs none and returns 0. */
+/* Answers a request for a device. Returns the bytes that its callbacks reclaimed. While the device
+   rests, it runs no callbacks and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -329,7 +333,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 }
 
 /* Publishes the bytes that were released of each device, and then that the requests with the
-   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
+   numbers in `seen` are answered. Then it rings the bells of the ledgers that wait. `waiting` has a
+   bit for the slot of each of them. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -378,7 +383,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+    if (state->slot >= 0 && state->mine.owner == owner) { /* the ledger has not left the page
+                                                             meanwhile */
         memcpy(state->rests, rests, sizeof rests);
         if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
             mli_answers_publish(lord, released, seen, waiting);
@@ -386,8 +392,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
-   cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If they have, it runs the
+   callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -404,21 +410,22 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
-/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
-   the slots of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers. It joins again after a fork, publishes,
+   frees the slots of ended processes, and reads the other slots. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
+    /* A capacity source may tell the identity of its physical device. */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
-                                                            wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* only once, because it may block while
+                                                            answers wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -438,8 +445,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
-   the ledger keeps its page, and *why gets the reason. */
+/* Joins the page at the ledger's path in place of the present page, whose file was removed. If that
+   fails, the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -459,7 +466,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         memset(raise->before, 0, sizeof raise->before); /* nobody answers them now */
 }
 /* Replaces the page if its file was removed, because ledgers that open the path later are on
-   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
+   another page. While a thread is at a bell, or answers, the replacement waits for the next
+   call. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -493,10 +501,10 @@ static MLI_COLD void mli_listener_run(void *user) {
     do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
-        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        n->at_bells += mli_self.is_helper; /* is_helper is 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
         mli_lock_drop(&n->lock);
-        rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
+        rung = mli_u32_load(bell); /* before the work, so that a later ring ends the wait */
         open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
         if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (open && !mli_ms_left(due)) {
@@ -522,7 +530,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child, unless its listener has done so. */
+/* Joins the page again in a forked child, unless the child's listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -533,8 +541,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
-   Requires: the neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot, or MLI_SLOT_DEVICES if it is not
+   there. Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -543,11 +551,12 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
-   neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list of requests.
+   Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* as the numbers have the time in them, the numbers of a slot
+                                       only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -584,7 +593,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock, because answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->at_bells--;
@@ -623,7 +632,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
+/* Gives up the slot in a forked child, because the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -676,7 +685,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
+/* -- life; the functions that need a page are called through `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;

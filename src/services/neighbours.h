@@ -1,7 +1,8 @@
-/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
-   the other ledgers of the page for memory, and answers them; and the listener, the thread that
-   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
-   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page. In its slot the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them. Also owns the listener, the thread
+   that waits for requests. May use services/pages, services/room and calls/deferred. Invariant:
+   only the owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock:
+   neighbours. */
 #ifndef MLI_SERVICES_NEIGHBOURS_H
 #define MLI_SERVICES_NEIGHBOURS_H
 #include "api/api.h"
@@ -15,38 +16,40 @@
 /* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
-    uint64_t id;         /* the identity of the device that needs memory */
-    uint64_t number;     /* the number of the request in the ledger's slot */
-    uint64_t needed;     /* bytes */
-    struct { /* each slot when the request began */
-        uint64_t owner; /* 0: the slot is not asked */
+    mli_os_event *event; /* set by the listener when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* identity of the device that needs memory */
+    uint64_t number;     /* number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes that the request asks for */
+    struct { /* state of each slot when the request began */
+        uint64_t owner; /* owner of the slot; 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* The functions that other modules call once a page has been opened. They call them through a
-   pointer, so that a program that opens no page does not link these functions. */
+/* The functions that other modules call once a page has been opened. They are called through a
+   pointer, so that a program that opens no page does not link them. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
-       device is not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. Returns E_STATE if no page is open, and
+       E_UNKNOWN if the device is not on the page. After OK *raise stays in the list until
+       raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
-       or the page is closed; 0 if some have not answered. A process that ended has released all
-       bytes that it held. */
+    /* Returns 1 if the neighbours have released enough. Returns -1 if all have answered and
+       released less, or if the page is closed. Returns 0 if some have not answered. A process that
+       ended has released all bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
-    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+    /* Leaves the page, at a close and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
     void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
-/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+/* Returns the functions, or NULL while no page has been opened. The acquire load pairs with the
+   store in memlord_pressure_open. */
 MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);

@@ -4,14 +4,14 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+#define MLI_PAGE_BYTES (128u << 10) /* size of the file, a multiple of every page size up to 64
                                        KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#if !defined(F_OFD_SETLK) /* since Linux 3.15; hidden without _GNU_SOURCE */
 #define MLI_OFD_GETLK 36
 #define MLI_OFD_SETLK 37
 #else
@@ -38,8 +38,8 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 }
 
 /* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
-   written in full, so that no later store finds the disk full. A file that `path` already names
-   stays. Returns 0; -1: a call of the system failed. */
+   written in full, so that no later store finds the disk full. If `path` already names a file, that
+   file stays. Returns 0, or -1 if a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -65,7 +65,8 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
+/* Returns why a file is refused as a page, or NULL if it is not refused. The first function judges
+   the kind of the file, the second its content. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -81,7 +82,7 @@ static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
 }
 
 /* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams; -1: *why says the reason. */
+   streams, or -1, and then *why gets the reason. */
 static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
                                   memlord_result *r) {
     int fd, tries = 2;
@@ -100,9 +101,9 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
-   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
-   parent's lock after the end of the parent. */
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock, because a
+   forked child inherits the mapping. If the mapping had the descriptor that holds the lock, the
+   child would keep the parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -206,7 +207,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    /* The mli_cpu of services/room may be in use. */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu);
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -227,14 +229,14 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
     return mli_text_hash(boot);
 }
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
-                                                                           mli_slot_read */
+    /* Pairs with mli_slot_read. */
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0);
     mli_page_unmap(page);
     mli_page_fd_close(fd);
 }
 
 /* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
-   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
+   kernel accepts only windows that are multiples of 2 s: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -269,8 +271,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, waits for the listener's own event, so the listener sees a request after at most
-   the interval of pollers. */
+   refuses them, it waits for the listener's own event, so that the listener sees a request after at
+   most the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {

@@ -1,6 +1,6 @@
 /* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
    base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
-   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
+   writes the slot. Lock: neighbours, which the callers in services/neighbours hold. */
 #ifndef MLI_SERVICES_PAGES_H
 #define MLI_SERVICES_PAGES_H
 #include "api/api.h"
@@ -11,52 +11,54 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
+#define MLI_PAGE_SLOTS 64 /* slots of a page; each ledger that shares the page has one */
 
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
    ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything: it is never an index. */
+   may be anything, so it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* the text "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000 /* ms: a request waits at most so long for answers */
+#define MLI_PAGE_ANSWER_MS 2000 /* the time in ms that a request waits at most for answers */
 
-/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
-   can share a page. */
-#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
-#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
-enum {                      /* in the place of the number of a slot */
-    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+/* The sizes of a page and of its slots. They have words of 64 bits, so that programs of 32 and of
+   64 bits can share a page. */
+#define MLI_SLOT_DEVICES 17 /* physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* most bytes of a path, with the 0 at its end */
+enum {                      /* values in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has no slot yet, and claims one at its first use */
     MLI_SLOT_NONE = -1
 };
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
-    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
-    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
+    uint64_t id;       /* a hash of the device's identity; 0: there is no device */
+    uint64_t held;     /* bytes that are live there, or that pools have reserved */
+    uint64_t spare;    /* bytes of `held` that are unused in pools, or pending */
     uint64_t failing;  /* 1: allocations fail there */
-    uint64_t wanted;   /* the bytes that the ledger asked the others for */
-    uint64_t asked;    /* the number of the request that asked for `wanted` */
-    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
+    uint64_t wanted;   /* bytes that the ledger asked the others for */
+    uint64_t asked;    /* number of the request that asked for `wanted` */
+    uint64_t released; /* bytes that the ledger ever gave back for requests of others */
 } mli_page_device;
 typedef struct mli_page_slot {
-    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
+    uint64_t pid, started; /* process id; when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+    uint64_t answered[MLI_PAGE_SLOTS]; /* for each slot: the number of its last request that this
                                           ledger has answered */
-    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t request; /* number of the ledger's last request; stored after the devices */
     uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
-/* The file. A bell is the one word of a slot that others write, too. */
+/* The file of a page. A bell is a word of a slot that others write, too. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
-        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        mli_u32 rings;   /* a futex, which rises with each request to the slot's ledger and each
+                            answer to it */
+        mli_u32 resting; /* a bit for each device of the slot that rests; only the slot's owner
+                            writes it */
         uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -65,14 +67,14 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
-   ledger holds the lock; 1: the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0, -1 if another
+   ledger holds the lock, or 1 if the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
-   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
-   thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. It makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile, because a
+   cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -80,8 +82,8 @@ MLI_PRIVATE void mli_page_fd_close(int fd);
 /* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Writes what comes before a page's name without '/': the directory and the start of the file's
-   name. */
+/* Writes what comes before the name of a page without '/': the directory and the start of the
+   file's name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -95,20 +97,20 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
-   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
-   before it. */
+/* Reads a word of a slot. The acquire load pairs with the release stores of mli_words_store, and
+   with those of an owner or of an answer. The owner is the last word, so a thread that reads the
+   owner also sees the words before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
                                      size_t field);
 #define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-/* Returns 1 if a device of a slot with an identity rests. */
+/* Returns 1 if a slot has a device with this identity that rests. */
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
-/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+/* Returns the identity that stands for a text on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
 /* Returns the identity of the memory that the process may use. That memory is the cgroup with the
-   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   lowest limit or, without a limit, the machine, which its boot id identifies. `root` is
    mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
 MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
                                           size_t cap);
@@ -116,11 +118,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
-/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
-   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
+/* Asks the kernel to notice when tasks wait for memory. The file at `path` tells whose memory that
+   is: a cgroup's or the machine's. Returns a descriptor, or -1 if the kernel refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+/* Returns 1 if tasks have waited since the last look, or -1 if the kernel no longer watches. It
+   never waits. */
 MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
 #else
 MLI_PRIVATE int mli_stall_open(const char *path);

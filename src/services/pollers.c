@@ -20,7 +20,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
+/* Declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -34,7 +34,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no thread of MemLord's own. */
 static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
@@ -42,7 +42,8 @@ static MLI_COLD void mli_pollers_stop(memlord *lord) {
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
 
-/* Starts the poller of a device's phys, if it has none yet and has a source to sample. */
+/* Starts the poller of the physical device that a device belongs to, if it has none yet and has a
+   source to sample. */
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
@@ -52,7 +53,7 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
-/* Starts the host's poller if a type of the mask has a source. */
+/* Starts the poller of the host's memory if a device type of the mask has a source. */
 static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
     int type;
     for (type = 0; type < MLI_TYPE_COUNT; type++)
@@ -62,11 +63,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
-   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   after memlord_poller_start, all devices. If the alert requests it, also starts the recorder of
+   snapshots and the listener for neighbours. Under MEMLORD_FLAG_DEFER calls start no threads,
    because a new thread may get its stack from the very allocator that the calls come from. So while
-   no device that wants a poller is known, it starts the host's poller, which starts the others once
-   they are known. */
+   no device that wants a poller is known, it starts the poller of the host's memory, which starts
+   the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -140,7 +141,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the pollers' threads: a forked child does not have them. */
+/* Clears the states of the pollers' threads, because a forked child does not have these threads. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -165,7 +166,8 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
+    /* Try again to start those that failed. */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }

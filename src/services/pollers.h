@@ -1,6 +1,6 @@
 /* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
-   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
-   the host asks for pollers. Locks: none. */
+   books/ and services/. Invariant: a poller starts only if a band could decide by its samples, or
+   if the host asks for pollers. Locks: none. */
 #ifndef MLI_SERVICES_POLLERS_H
 #define MLI_SERVICES_POLLERS_H
 #include "api/api.h"

@@ -25,8 +25,8 @@
 #include "calls/record.h"
 
 struct mli_retry_state {
-    memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* the `last` of mli_log_due for memlord_alloc_failed */
+    memlord_retry policy; /* the policy for calls that give none */
+    mli_u64 explained;    /* `last` of mli_log_due for memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -56,9 +56,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Waits until `needed` bytes have been freed at a physical device since `out` was read from
-   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
-   freed already, does not wait. If the system has no event left to wait for, does not wait either,
-   and the attempts follow at once. */
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. It does not wait if the
+   bytes have been freed already. If the system has no event left to wait for, it does not wait
+   either, and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -78,7 +78,8 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* the sums below have all frees that missed the alert */
+    mli_barrier_threads(lord); /* from here on the sums include all frees that did not see the
+                                  alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -100,15 +101,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
-    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
-                              the request's own ticket */
+    mli_cover cover;       /* bytes that the named ticket, or the tickets of the thread, gave to the
+                              request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
-    void *caller, *frame;  /* copies of those in mli_self: calls in an attempt overwrite them */
+    uint64_t freed_before; /* bytes ever freed at `phys` before the attempt */
+    void *caller, *frame;  /* copies of `caller` and `frame` in mli_self, because calls in an
+                              attempt overwrite these */
 } mli_request;
 
 /* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
-   they do not fit, retires pending blocks and tries again, then collects and tries again. */
+   they do not fit, it retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -131,15 +133,16 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
+/* Ends a request's own ticket. The bytes that no alloc has taken from it go back to the tickets
+   that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
-   the entry the block counts as dropped, because the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. If there is no memory
+   for the entry, the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -166,8 +169,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
-   part that no ticket covers. */
+/* Logs a failed request. `oom` is 1 if its attempts failed, which is counted. It is 0 if a limit
+   refused the part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
@@ -207,14 +210,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
-                           returned */
+        /* If the power becomes infinite, ms does so, too, and the result is max_ms. */
+        power *= power;
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
-   request back after. */
+/* Pauses by a call of the host's sleep_ms. It asks the neighbours for memory before the pause, and
+   takes the request back after it. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -225,8 +228,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
-   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
+/* Makes room between two attempts. It samples the device, retires pending blocks, collects, and
+   asks the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;

@@ -1,7 +1,7 @@
-/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
-   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys
-   for the last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry until it has memory or fails, and owns the default policy.
+   May use books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own
+   has reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters,
+   phys for the last failure, one at a time; none while host code runs. */
 #ifndef MLI_SERVICES_RETRY_H
 #define MLI_SERVICES_RETRY_H
 #include "api/api.h"

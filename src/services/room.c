@@ -19,13 +19,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
-    mli_u64 account_logged; /* the `last` of mli_log_due for requests over an account's limit */
+    mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* `last` of mli_log_due for requests over an account's limit */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory: the built-in source of the cpu. */
+/* Samples the host's memory, as the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -54,8 +54,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
-   capacity is known. */
+/* Sets the limit of a physical device to its fraction of the capacity, if the host has set a
+   fraction and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -63,7 +63,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes the bytes that the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a physical device have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -75,7 +75,7 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
-   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   source ran, whichever are fewer, because it is not known which of the two the source saw. A pool
    counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
@@ -93,7 +93,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that the capacity is unknown. */
+/* Stores a sample of a physical device, or stores that its capacity is not known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -104,12 +104,13 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
-   source that this thread left by longjmp counts as ended. */
+/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
+   sampler. A source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
+                                                        sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -160,15 +161,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also if unused now: it may be used later */
+        if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
-                                   longjmp */
+        /* This drops the sample that this thread may be taking, or has left by longjmp. */
+        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -189,11 +190,11 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample a phys that no poller samples -- */
+/* -- readers, which sample a physical device that no poller samples -- */
 
-/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
-   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
-   a source or a collection callback. */
+/* Returns 1 if a reader may run a source on this thread. It may not with MEMLORD_FLAG_DEFER. Nor
+   may it inside code of the host that MemLord called: the ledger's allocator, a logger, a try
+   function, a fence, a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -215,9 +216,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
-   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
-   also a failed one, sets `sampled`. */
+/* Returns 1 if a reader has to sample a physical device. It has to if there is no sample, or if the
+   latest one is older than three poll intervals and no poller runs. The result is 1 at most once in
+   an interval, because each sample, also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -233,8 +234,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
-   run. */
+/* Samples a physical device for a reader if that is due and allowed. With `own` 1 only the built-in
+   source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -249,8 +250,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
-   not yet seen if it has a source that may run. */
+/* Finds the physical device of a device for a reader, and samples it if that is due. Adds a device
+   that was not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -274,7 +275,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first namespace, since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -295,8 +296,9 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
-   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a physical device. Of
+   the bytes that tickets hold there, `covered` are for the request itself, so they add to the bytes
+   left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -329,7 +331,8 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its physical
+   device. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
@@ -381,8 +384,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second, because a server that is full refuses
-   thousands a second and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second. A full server refuses thousands a second, and
+   each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -390,14 +393,15 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
-   source; else E_UNKNOWN. */
+/* Finds the physical device of a device. Adds a device that was not yet seen if its type has a
+   capacity source; otherwise returns E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
     return mli_phys_find(lord, d, make, phys);
 }
 
-/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
+/* Sets the limit of a physical device in bytes, or as a fraction of its capacity if `fraction` is
+   not 0. */
 static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
                                              uint64_t bytes, double fraction) {
     mli_lock_take(&phys->lock);
@@ -409,7 +413,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
+/* Computes the bytes left at the physical device of a device. Returns 0 if they are not known. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -421,9 +425,9 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
-   earlier block of the plan is at this phys, because the bytes were computed for that block.
-   Returns 0 if the bytes are unknown. */
+/* Computes how many bytes a plan lacks at the physical device of block `first`. *lack is INT64_MIN
+   if an earlier block of the plan is at this physical device, because the bytes were computed for
+   that block. Returns 0 if the bytes are not known. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
     const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
@@ -455,7 +459,8 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled: a forked child does not have them. */
+/* Clears the marks of the threads that sampled, because a forked child does not have these
+   threads. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -473,9 +478,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 /* -- the pool of the host -- */
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* most bytes that a host's pool can hold */
 
-/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+/* Ends a call that has changed the bytes of a pool, and checks the bands of its device. Inside the
    device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
@@ -502,7 +507,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also if below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* a sum below 0 wraps around to more */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -651,8 +656,8 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
     mli_phys *phys;
-    /* makes no phys for a device that was not yet seen, because memlord_explain allocates nothing
-       */
+    /* memlord_explain allocates nothing, so it makes no physical device for a device that was not
+       yet seen. */
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK)
         mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
@@ -660,9 +665,9 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both, because
+   where registers are wider than a double (x87) a quotient has other digits, and a value that is
+   equal to the threshold would not reach it. */
 static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
     const double part = (double)used, all = (double)total;
     return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
@@ -707,7 +712,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
+    /* Stored one higher, because the initial value 0 means that the largest free piece is not
+       known. */
     mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
     return mli_pool_changed(lord, dev);
 }

@@ -1,8 +1,8 @@
-/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
-   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
-   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
-   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
-   callers, then phys for a sample. */
+/* Owns the capacity sources. Computes from samples, limits, plans and pressure whether a request
+   has room, and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a physical
+   device, and holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources
+   and their callers, then phys for a sample. */
 #ifndef MLI_SERVICES_ROOM_H
 #define MLI_SERVICES_ROOM_H
 #include "api/api.h"
@@ -12,10 +12,10 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
+/* Returns the path of the directory with the machine's /proc and /sys, or "" if they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+#define MLI_POLL_MS_MIN 10 /* the shortest interval of pollers, in ms */
 /* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
@@ -25,24 +25,24 @@ typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
-/* Returns the capacity source of a device type; its fn is NULL if there is none. */
+/* Returns the capacity source of a device type. Its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
-/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
-   sample. */
+/* Samples a physical device through its source, then checks the bands of its devices. Returns
+   E_STATE if another thread samples the device, E_UNSUPPORTED if its type has no source, and
+   E_UNKNOWN if the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
-   1: runs no source of the host. */
+/* Samples the physical device of every known device for a report, where a reader of the capacity
+   would. With `own` 1 it runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
-/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does. Inside another namespace the numbers would name other processes,
-   and the name is "". */
+/* Reads the name of another process, or "" if the system does not tell. Drivers number processes as
+   the first pid namespace does. Inside another namespace these numbers would name other processes,
+   so the name is "" there. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
@@ -52,15 +52,15 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
                                          const memlord_capacity *sample, size_t most);
 
 /* Logs `head` and what memlord_explain says of a request. Of the bytes that tickets hold there,
-   `covered` are for the request itself. Walks nothing without a logger. */
+   `covered` are for the request itself. Walks nothing if the ledger has no logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
-   the time at which it last returned 1. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first. Then it is 1 ns more
+   than the time at which the function last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
-   request is within it. Requires: no lock is held. */
+   request is within the limit. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 

@@ -13,7 +13,7 @@ struct mli_scopes_state {
     mli_u32 warned; /* 1: the first dropped scope was logged */
 };
 
-/* Returns the first thread scope of a scope; `next` leads to the others. */
+/* Returns the first thread scope of a scope. Its `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
@@ -31,8 +31,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
-   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
+/* Resets a thread scope for the current epoch. The release store of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that the thread scope belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -65,7 +65,7 @@ static uint64_t mli_live_total(memlord *lord) {
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
    NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
-   context is in; NULL: the context is in no thread, and all levels are 0. */
+   context is in. If the context is in no thread, `t` is NULL and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -100,14 +100,15 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
     return n;
 }
 
-/* Returns the scope with a path; NULL: there is none. */
+/* Returns the scope with a path, or NULL if there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
+/* Makes a scope, and keeps its path and its name. Returns MLI_AGAIN if the call needs memory
+   first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -133,7 +134,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+/* Finds or makes the scope of a name under a parent. A scope is identified by its path, so the
    scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
@@ -157,12 +158,13 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
     return r;
 }
 
-/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
+/* Returns the thread scope of a thread in a scope, made on first use, or NULL if there is no
+   memory. */
 static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only the thread itself adds one */
+        if (s->thread == t->id) return s; /* only the thread itself adds its thread scope */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -177,8 +179,9 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
-   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. Returns E_STATE if
+   the context is as deep in scopes as it may be. Returns E_NOMEM also for the orphan record, whose
+   calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -194,9 +197,10 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
-   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
-   them when it had the old high. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. The high is
+   the highest level since the last publication. The function also raises the peaks of the shared
+   scopes that thread `t` is in. `t` is NULL if the thread was not yet in these scopes when the cell
+   reached the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -208,9 +212,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
 }
 
 /* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
-   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
-   each cell, so that the high measures the peak of this span; the span around keeps the old high.
-   */
+   the invocation that the context has joined, or NULL if the span begins a new one. The high of
+   each cell starts again at its level, so that it measures the peak of this span. The span around
+   keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -246,10 +250,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
-   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
-   An invocation that began on another thread counts as lost if there is no memory for the thread
-   scope of this one. */
+/* Ends the innermost span of a context. If that ends its invocation, too, it adds the invocation to
+   the thread scope of the calling thread `t`. `at` is the thread that the context is in: t, or NULL
+   if it is in none. An invocation that began on another thread counts as lost if there is no memory
+   for the thread scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -286,8 +290,9 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
-   first, or leaves (0), the innermost first. */
+/* Records an event for each scope of the context that a thread enters or leaves. With `begins` 1 it
+   enters, and the outermost scope comes first. With 0 it leaves, and the innermost scope comes
+   first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
@@ -300,9 +305,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
-   thread's levels from them: then the spans have differences, which any thread can take over. With
-   `enter` 1 adds the thread's levels. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 it subtracts
+   the thread's levels from them. The spans then have differences, which any thread can take over.
+   With `enter` 1 it adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -334,8 +339,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
-   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it. The
+   thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -345,8 +350,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the scope may be one that was made with other names and has the same path. Its name differs
-       from the text here, so that a look-up in the cache would never match */
+    /* The scope may have been made with other names that give the same path. Then its name differs
+       from the text here, so a look-up in the cache would never match. */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -362,10 +367,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
-   The cache of the thread has the scope under the address of the host's static record `planted` or,
-   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
-   scope that is found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; it is NULL if the scope has no
+   guard. The cache of the thread has the scope under the address of the host's static record
+   `planted` or, if that is NULL, of `name`. The text at `name` may change, so it is compared with
+   the name of the scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -399,8 +404,9 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
-   is of another ledger. E_STATE: the context is in the invocation already. */
+/* Enters the scope of a token. Returns E_UNKNOWN if the scope has ended where it was exported, or
+   if the token is of another ledger. Returns E_STATE if the context is in the invocation
+   already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -420,7 +426,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
+/* Leaves the innermost scope. Returns E_STATE if the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -431,7 +437,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts (`adopt` 1) or returns a token. */
+/* Adopts a token, or returns it if `adopt` is 0. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -447,7 +453,7 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` is 1 if none was
    merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
@@ -457,7 +463,7 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
     if (first || high > *max) *max = high;
 }
 
-/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+/* Returns how many invocations a thread scope has had in this epoch. The acquire loads pair with
    mli_thread_scope_add and mli_thread_scope_reset. */
 static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
     uint64_t n = mli_u64_load_acquire(&s->count);
@@ -492,8 +498,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
-                                                        begin before it */
+    /* The sum may have an end without the begin before it. */
+    if ((int64_t)out->running < 0) out->running = 0;
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -526,7 +532,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     while (now->span) mli_span_pop(now);
 }
@@ -540,7 +546,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
+/* Sets all counts of running invocations to 0. mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;

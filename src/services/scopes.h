@@ -1,6 +1,7 @@
-/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
-   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
-   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+/* Owns the scopes, and each thread's totals in each scope (a thread scope). May use books/.
+   Invariants: a scope or a thread scope is never removed; the totals of a scope come from the
+   thread's own counters, so a call that counts does nothing for scopes. Lock: cold, to make a scope
+   or a thread scope. */
 #ifndef MLI_SERVICES_SCOPES_H
 #define MLI_SERVICES_SCOPES_H
 #include "api/api.h"
@@ -13,8 +14,8 @@
 #include "books/events.h"
 #include "services/joint.h"
 
-/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
-   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in.
+   An invocation is a scope from its begin to its end. Only the thread itself writes its thread
    scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
    by the levels of the cells of the thread that its context is in. A span that ends on another
    thread than it began on adds to the thread scope of the thread that ends it. A context that
@@ -24,7 +25,7 @@
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
 typedef struct mli_min_max {
-    mli_u64 total, min, max; /* signed */
+    mli_u64 total, min, max; /* signed numbers */
 } mli_min_max;
 
 /* One thread's totals in one scope, in this epoch. */
@@ -33,10 +34,9 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
-                        it */
+    mli_u64 running; /* invocations that began on the thread and did not end on it */
     mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* for each dev: the sum of the deltas, signed */
     /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
        that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
@@ -45,44 +45,44 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
-   held but the orphan's. */
+/* Ends all scopes of a context that is in no thread. `t` is the calling thread. Requires: the
+   thread holds no lock but the orphan lock. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
-   of the context that it has entered. Between the two the levels of the spans count from 0.
-   Requires: the context has scopes. */
+/* mli_spans_leave suspends the scopes of the context that a thread leaves, and mli_spans_enter
+   resumes those of the context that it has entered. Between the two the levels of the spans count
+   from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
 /* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or to end a scope, and then that scope is counted or is not. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Forgets in a forked child the scopes of a thread that does not exist there. These scopes never
+   end. If the thread was about to begin or to end a scope, that scope may or may not be counted. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations that a context is in as running. */
+/* Counts the invocations that a context is in as running, in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
-#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
+#define MLI_SCOPE_NAME 200 /* most bytes of a name that are kept */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
 /* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
-   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
+   unless `devices` is NULL. A thread scope of an earlier epoch adds only to `running`. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
-   Leaves out those that the thread may have overwritten during the copy. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns how many it
+   copied. Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
-/* Returns the number of invocations that the rings have overwritten. */
+/* Returns how many invocations the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);

@@ -11,7 +11,7 @@
 #include "services/stats.h"
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u32 interval; /* ms between two saves; 0: the recorder was not started, or was stopped */
     mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
@@ -20,16 +20,16 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the snapshots, in order of time */
     struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
-    uint32_t count;           /* of `at` */
+    uint32_t count;           /* how many snapshots are in `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
+#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -93,9 +93,9 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 }
 
 /* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
-   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
-   evicts the first, the last, or one in which some device or all held most, which are at most
-   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. It never
+   evicts the first, the last, or one in which some device or all held most. These are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. It evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -119,7 +119,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
+/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -129,8 +129,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* the list is in order of time, and another thread may have added a later snapshot since this
-       thread read the clock */
+    /* The list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock. */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -172,16 +172,16 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
     mli_snapshot_list_free(lord, out);
 }
 
-/* -- recorders: they save at an interval -- */
+/* -- recorders, which save at an interval -- */
 
 /* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
-   acquire pairs with the exchange that sets the interval, so the saver is set. */
+   acquire load pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now, so that a process that was stopped makes up for
-       none that it missed */
+    /* The next save is due an interval from now, so that a process that was stopped does not make
+       up for the saves that it missed. */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -333,9 +333,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
-   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
-   parent's. */
+/* Mends the readers and the recorders in a forked child. The readers of this thread stay, because
+   their reports go on. The threads of the recorders do not exist in the child. The recorder of
+   snapshots goes on. The export stops, because its file is the parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;

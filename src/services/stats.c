@@ -32,7 +32,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
                                            : mli_loss_count(lord, (int)i);
 }
 
-/* Returns part / (part + rest); NaN if both are 0. */
+/* Returns part / (part + rest), or NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
 }
@@ -77,12 +77,12 @@ MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_st
     out->frees = sum.frees;
     out->total_allocated = sum.total_in;
     out->total_freed = sum.total_out;
-    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
+    out->largest_free--; /* stored one higher, so 0 (not known) becomes UINT64_MAX */
     if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
     mli_phys_stats_add(mli_phys_at(lord, dev), out);
 }
 
-/* Returns 1 if a selector has the device of a row. */
+/* Returns 1 if a selector includes the device of a row. */
 static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
     uint32_t dev = mli_row_at(lord, book, number)->dev;
     return mli_selects(sel, mli_device_record_at(lord, dev)->device);
@@ -165,8 +165,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
-   Returns 0 without memory. */
+/* Sets the frames of a listed stack, and its depth. Until then `depth` has the number of its row.
+   Returns 0 if there is no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -276,8 +276,8 @@ static double mli_unused_share(const memlord_stats *s) {
 
 /* -- life -- */
 
-/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
-   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+/* Resets the statistics of the devices that no cell counts. Levels stay, a peak becomes its present
+   level, and all others become 0. The last failed requests are forgotten. Bands no longer wait to
    rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -346,7 +346,8 @@ MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, meml
     }
     mli_stats_sum_phys(lord, sel, out);
     if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
+        mli_phys_stats_add(phys, out); /* the host's memory may have a limit before it has a
+                                          device */
     if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
     return MEMLORD_OK;
 }

@@ -1,7 +1,8 @@
 /* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
-   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
-   summed once under its lock; two rows may be of different moments, so a report sums every device
-   once. Locks: cold for look-ups, phys and row, one at a time. */
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row
+   (the counters of a device, site or tag) is summed once under its lock; two rows may be of
+   different moments, so a report sums every device once. Locks: cold for look-ups, phys and row,
+   one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -11,21 +12,22 @@
 #include "base/text.h"
 
 /* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
-   come the losses of the ledger as a whole: records without room, and records that are no longer
-   kept. */
+   come the losses of the ledger as a whole, which are records without room, and records that are no
+   longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
+    uint16_t at, kind; /* the offset in memlord_stats, 0 for a loss; one of MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-/* Returns the value of loss i, which is a MLI_LOST_... */
+/* Returns the value of loss i, which is one of MLI_LOST_.... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
+/* A rate that is computed from the statistics of a device: its name, its text, and the function
+   that computes it. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -37,40 +39,42 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths, or UINT64_MAX if nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc, or UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
-   of the selector is at, once. */
+/* Sets those statistics of a sum that physical devices count. It adds those of each physical device
+   that has a device of the selector, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
-   known, because free pieces of two pools are not one piece. */
+/* Adds the statistics of a device to a sum. largest_free of the sum becomes the larger of the two,
+   if known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the peak_error: its peak is too low by at most that.
-   */
+/* Computes the statistics of a site. Returns the peak_error, the most bytes by which its peak may
+   be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
-   in the order of the number at offset `key` of each item, the largest first. The search begins at
-   the end of the list, because most items are below the last one and are not inserted. */
+/* Inserts an item into a list of n items, which may have at most `cap`, and returns its new length.
+   The list is in the order of the number at offset `key` of each item, the largest first. The
+   search begins at the end of the list, because most items are below the last one and are not
+   inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
 /* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
-   number is 0. `names` 1: looks up the symbols of the listed sites. */
+   number in `order` is 0. With `names` 1 it looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the peak_error: its peak is too low by at most that. */
+/* Computes the statistics of a tag. Returns the peak_error, the most bytes by which its peak may be
+   too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -80,7 +84,7 @@ MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
-/* Lists the tags of a selector with the most live bytes and returns their number. */
+/* Lists the tags of a selector with the most live bytes and returns how many it lists. */
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
                                          size_t cap);
 

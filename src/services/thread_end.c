@@ -5,7 +5,8 @@
 #include "services/scopes.h"
 #include "services/contexts.h"
 
-/* Resets the state of a thread that lasts over several calls: its context and its events. */
+/* Resets the parts of a thread's record that last over several calls: its context and its
+   events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     mli_current_clear(&t->now);
@@ -18,16 +19,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
-                                          not wait for it */
+    /* The record is not inside a shard, so a thread that stops a shard does not wait for it. */
+    mli_u32_store(&t->by_exchange, 1);
     mli_u64_store_release(&t->owner, 0);
 }
 
-#if !MLI_WINDOWS /* it has no fork */
+#if !MLI_WINDOWS /* Windows has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
-                                        leave */
+    /* The thread saw that the map was stopped, and was about to leave. */
+    mli_ptr_store(&t->inside, NULL);
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);

@@ -9,25 +9,25 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+/* Releases the record of a thread that ends or has ended. It leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
-   thread may take the record. Requires: the registry lock. The addition orders the reads that
-   follow after the caller's check that the thread has ended; the store pairs with
-   mli_thread_spare. */
+   thread may take the record. Requires: the registry lock. The addition to the owner makes the
+   reads that follow come after the caller's check that the thread has ended. The store of the owner
+   pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
-#if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
-   mli_spans_forget. */
+#if !MLI_WINDOWS /* Windows has no fork */
+/* Releases in a forked child the record of a thread that does not exist there, and forgets its
+   scopes: see mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
 /* Releases the records of threads that ended without the exit hook, because their first call came
    in the last round of destructors or later. A call runs the sweep at its end if it took the last
-   free record, and there are at least twice as many records as the last sweep found living owners.
-   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
-   sweep checks each record once, and at least half of them were made or claimed since the last
-   sweep. */
+   free record, and if there are at least twice as many records as the last sweep found living
+   owners. So there are at most twice as many records as living threads, or 16. The cost is bounded,
+   too, because a sweep checks each record once, and at least half of them were made or claimed
+   since the last sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 #endif

@@ -21,21 +21,20 @@
 
 #if !defined(MEMLORD_NO_VERIFY)
 
-/* What the map holds of one row. */
+/* What the map holds of one row (the counters of a device, site or tag). */
 typedef struct mli_verify_sum {
     uint64_t bytes, blocks, pending;
 } mli_verify_sum;
 
 typedef struct mli_verify {
     memlord *lord;
-    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
-    mli_shard *shard;                /* the shard that is walked now */
+    mli_verify_sum *sums[MLI_BOOKS]; /* the sums of each book, by row number */
+    uint32_t rows[MLI_BOOKS];        /* one more than each book has rows */
+    mli_shard *shard;                /* the shard of the map that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
-    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
-    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
-                                        hold */
-    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
+    mli_verify_sum detached;         /* detached blocks, which are off the map and still count */
+    mli_verify_sum missing;          /* blocks that the devices count and the map does not hold */
+    mli_verify_sum picked;           /* blocks with a stack; their `bytes` are weights */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -107,7 +106,8 @@ static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
 
 /* -- one block -- */
 
-/* Probes a shard for a key, as a call inside it does. *probe gets the entry and its home. */
+/* Probes a shard of the map for a key, as a call inside the shard does. *probe gets the entry and
+   its home bucket. */
 static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
                                      mli_probe *probe) {
     memset(probe, 0, sizeof *probe);
@@ -115,7 +115,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that a probe of its key finds an entry. */
+/* Checks that a probe for the key of an entry finds the entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -141,7 +141,7 @@ static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that the parts of a block lie in it, one behind the other, and that their sum is right. */
+/* Checks that the parts of a block lie in it, one after the other, and that their sum is right. */
 static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
     uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
     uint32_t i;
@@ -195,8 +195,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
-   these. */
+/* Checks that a block with a stack is in the table of books/stacks, and adds it to the sum of such
+   blocks. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -220,8 +220,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
-   may lie in. Returns them as they stand in the bucket's header. */
+/* Computes the overflow counts of a bucket. They count the keys that lie in later buckets because a
+   probe for them passes this bucket. The result has the layout of the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -270,8 +270,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
-   more blocks than the map: those that are detached. */
+/* Checks the table of blocks with a stack, and the totals of stacks, against the map. The totals
+   may have more blocks than the map, namely those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -341,7 +341,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
 }
 
 /* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
-   the map. On which rows they count is not known, so only their sum over all devices is exact. */
+   the map. It is not known on which rows they count, so only their sum over all devices is
+   exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -388,7 +389,7 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 /* -- fences, tickets, accounts -- */
 
 /* Checks that the pending block of a queued fence has the fence. In a forked child the block may
-   have ended: a thread of the parent was about to detach its fences. */
+   have ended, because a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -419,8 +420,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
-   tickets. */
+/* Checks the tickets of a physical device against its `ticket_bytes`, and adds up the open and the
+   closed tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -482,7 +483,7 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+/* Runs the checks until one fails. The names come first, because the other checks use them. The map
    comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));

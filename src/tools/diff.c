@@ -26,7 +26,7 @@
     a change stands behind the name: two runs have different samples, so stacks change even if the
     program did not.
 */
-#define MEMLORD_STATIC /* what is not called is not compiled */
+#define MEMLORD_STATIC /* functions that are not called are not compiled */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 #define PROGRAM "diff"
@@ -40,8 +40,10 @@ static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
 static const struct kind {
     const char *name, *list;   /* the name that this program prints; the key of the list in JSON */
-    const char *keys[COLUMNS]; /* the keys of its numbers in JSON; NULL: it has no such number */
-    const char *rest;          /* the name of the row for what the list lacks of the total */
+    const char *keys[COLUMNS]; /* the keys of the kind's numbers in JSON; NULL if it has no such
+                                  number */
+    const char *rest;          /* the name of the row for the bytes that the list lacks of the
+                                  total */
 } kinds[KINDS] = {
     {"total", "total", {"allocated", "peak", "total_allocated"}, NULL},
     {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL},
@@ -55,34 +57,38 @@ static const struct kind {
 /* A place of code. */
 typedef struct words {
     const char *name, *stem; /* the stem is the name without its line number */
-    int library;             /* 1: it is in a standard library */
-    int strange;             /* 1: it stands for all places of a module that cannot be compared */
+    int library;             /* 1: the place is in a standard library */
+    int strange;             /* 1: this stands for all places of a module that cannot be compared */
 } words;
 
 typedef struct row {
-    int kind, sides;            /* bit 0 of sides: base has it; bit 1: now has it */
-    int strange;                /* 1: it stands for places that cannot be compared */
+    int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
+    int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line number */
     const words *const *frames; /* the frames of a stack, the innermost first */
     size_t depth;               /* how many frames there are */
-    double variance;            /* of the change in live bytes, if stacks are samples */
-    double bytes[2][COLUMNS];   /* by side; 0: that profile does not have the row; NaN: not known */
-    double low[2];              /* how much too low its peaks may be; NaN: not known */
+    double variance;            /* the variance of the change in live bytes, if stacks are
+                                   samples */
+    double bytes[2][COLUMNS];   /* by side; 0 if that profile does not have the row; NaN if not
+                                   known */
+    double low[2];              /* by side: how much too low the row's peaks may be; NaN if not
+                                   known */
 } row;
 
 static struct profile {
-    const char *path, *when, *labels, *run; /* run: the same in two files of one run */
+    const char *path, *when, *labels, *run; /* run is the same text in two files of one run */
     cJSON *root;
     words *frames; /* the frames of all stacks */
     size_t frame_count;
-    double depth, sample; /* the most frames of a stack; bytes from one sample to the next */
+    double depth, sample; /* the most frames of a stack; the bytes from one sample to the next */
     int absent[KINDS];    /* 1: the profile has no such list */
 } base, now;
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;          /* of two names for a place, that of the higher rank is better */
-    const char *module, *id; /* the id of the build; if there is none, of the run */
+    int side, rank;          /* the profile that has the place; of two names for a place, that of
+                                the higher rank is better */
+    const char *module, *id; /* the module; the id of its build or, if there is none, of the run */
     double offset;           /* one place has the same module, id and offset in both profiles */
     int build;               /* 1: the module has a build id */
     const char *was;         /* the name in the profile */
@@ -99,19 +105,21 @@ static int measure; /* the column by whose changes the rows are ordered */
 static struct options {
     const char *paths[2], *budget, *accept;
     size_t count;
-    double top, tolerance; /* the tolerance in percent; below 0: none was given */
-    int only, json;        /* the kind that --by names, 0 if it is not given; 1: --json */
+    double top, tolerance; /* the tolerance is in percent; below 0 means that none was given */
+    int only, json;        /* only: the kind that --by names, or 0; json: 1 for --json */
 } o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
 
 /* -- reading -- */
 
-/* Returns the bytes that a number or a text as "1.5 GiB" says; NaN: it says none. */
+/* Returns the bytes that a number, or a text such as "1.5 GiB", says. Returns NaN if it says
+   none. */
 static double bytes_of(const cJSON *item) {
     uint64_t parsed;
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
     if (cJSON_IsString(item) && memlord_parse_bytes(item->valuestring, &parsed) == MEMLORD_OK)
         v = (double)parsed;
-    return v >= 0 && v <= 9007199254740992.0 && floor(v) == v ? v : NAN; /* 2^53: still exact */
+    return v >= 0 && v <= 9007199254740992.0 && floor(v) == v ? v : NAN; /* up to 2^53 a double is
+                                                                            exact */
 }
 
 static struct profile *profile_at(int side) { return side ? &now : &base; }
@@ -126,7 +134,7 @@ static const cJSON **items_of(const cJSON *list, size_t *count) {
     return items;
 }
 
-/* Returns a number as an index of `count` items; `count` if it is none. */
+/* Returns a number as an index into `count` items, or `count` if it is no index. */
 static size_t index_of(const cJSON *number, size_t count) {
     double n = cJSON_IsNumber(number) ? number->valuedouble : -1;
     return n >= 0 && n < (double)count ? (size_t)n : count;
@@ -141,7 +149,7 @@ static const char *file_name(const char *path) {
     return at;
 }
 
-/* Adds a place. `at` has its site and offset, `of` the module and the build id. */
+/* Adds a place. `at` has the place's site and offset, `of` its module and build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
@@ -192,7 +200,7 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives each place of a build that has no name a name that stands for all of them. */
+/* Gives all places of a build that have no name one name, which stands for all of them. */
 static void estrange(place *first, const place *end) {
     const char *all = joined(first->build
                                  ? "(unnamed places of another build of %s: not compared)"
@@ -203,8 +211,8 @@ static void estrange(place *first, const place *end) {
             first->is.name = first->is.stem = all, first->is.strange = 1;
 }
 
-/* Of the modules that both profiles have, finds the builds that only one of them has: their places
-   cannot be compared. Requires: places are in order of their keys. */
+/* Finds the builds that only one of the profiles has, among the modules that both have. The places
+   of such builds cannot be compared. Requires: places are in order of their keys. */
 static void estrange_builds(void) {
     for (size_t i = 0, k, next; i < place_count; i = next) {
         int of_module = 0, sides;
@@ -218,8 +226,8 @@ static void estrange_builds(void) {
     }
 }
 
-/* Gives every place its better name. Drops a name that came to mean two places, so that it stays
-   as it was, unless one of the two cannot be compared. */
+/* Gives every place its better name. Drops a name that then means two places, so that the name
+   stays as it was. Keeps it if one of the two places cannot be compared. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
@@ -273,7 +281,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     return r;
 }
 
-/* Returns the name of a row; NULL: it has none, and is left out. */
+/* Returns the name of a row, or NULL if the row has none and is left out. */
 static const char *row_name(const cJSON *item, int kind, const char *site) {
     const char *device = text_of(item, "device"), *tag = text_of(item, "tag");
     if (kind == TOTAL) return "all devices";
@@ -285,15 +293,15 @@ static const char *row_name(const cJSON *item, int kind, const char *site) {
     return joined("%s on %s", site, device);
 }
 
-/* Returns the leaks by site. Of a profile of 0.4 these are groups of a site, tag, scope and device:
-   rows of one name are added up. */
+/* Returns the leaks by site. In a profile of 0.4 these are groups of a site, tag, scope and device,
+   and rows of one name are added up. */
 static const cJSON *leaks_of(const struct profile *p) {
     const cJSON *leaks = get(p->root, "leaks"), *sites = get(leaks, "sites");
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
-/* Returns the frames of a stack, and a last one that is not known. Frames of one module that
-   follow each other and cannot be compared become one. */
+/* Returns the frames of a stack, followed by one that is not known. Frames of one module that
+   follow each other and cannot be compared become one frame. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     const cJSON **numbers = items_of(get(item, "frames"), depth);
@@ -308,7 +316,8 @@ static const words *const *frames_of(int side, const cJSON *item, size_t *depth)
     return frames;
 }
 
-/* Returns the first frame from `at` on that is in no standard library; depth: there is none. */
+/* Returns the index of the first frame from `at` on that is in no standard library, or `depth` if
+   there is none. */
 static size_t shown_from(const words *const *frames, size_t at, size_t depth) {
     while (at < depth && frames[at]->library) at++;
     return at;
@@ -339,19 +348,19 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     unusable[COLUMNS] += !r;
 }
 
-/* Reads the sum of the stacks that a profile leaves out. It is no difference from the total,
-   because stacks that are samples do not add up to the total. */
+/* Reads the sum of the stacks that a profile leaves out. The sum is not the difference from the
+   total, because stacks that are samples do not add up to the total. */
 static void lacking_stacks(const struct profile *p, double *lacks) {
     const cJSON *more = get(get(p->root, "stacks"), "more");
     lacks[LIVE] = bytes_of(get(more, kinds[STACK].keys[LIVE]));
     lacks[ALLOCATED] = bytes_of(get(more, kinds[STACK].keys[ALLOCATED]));
 }
 
-/* Reads a list, and adds a row for what the list lacks of the total. */
+/* Reads a list, and adds a row for the bytes that the list lacks of the total. */
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unusable[COLUMNS + 1] = {0}; /* by column, and last the rows without a name */
+    size_t unusable[COLUMNS + 1] = {0}; /* by column, and last the number of rows without a name */
     double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)
@@ -383,9 +392,10 @@ static void read_profile(struct profile *p, const char *path) {
     p->labels = text_of(metadata, "labels");
     p->run = joined("%s %.0f", p->when ? p->when : p->path,
                     cJSON_GetNumberValue(get(metadata, "pid")));
-    p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN: it is no number */
+    p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN if it is no number */
     p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* takes most of the memory */
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* the events take most of the
+                                                                memory */
     collect_places(p == &now);
 }
 
@@ -402,7 +412,7 @@ static void load(struct profile *p) {
         else
             load_list(p, kind, list, total);
     }
-    if (!(p->depth > 0)) p->absent[STACK] = 1; /* none were taken */
+    if (!(p->depth > 0)) p->absent[STACK] = 1; /* no stacks were taken */
 }
 
 /* -- comparing -- */
@@ -436,7 +446,7 @@ static void row_join(row *to, const row *from) {
     for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
-/* Joins the rows of one name. */
+/* Joins the rows that have the same name. */
 static void merge_names(void) {
     size_t n = 0, twice = 0;
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
@@ -454,8 +464,8 @@ static void merge_names(void) {
     row_count = n;
 }
 
-/* Joins two rows that differ only in the line, if one is gone, one is new, and there is no third
-   with this stem: an edit above a site changes its line. */
+/* Joins two rows that differ only in the line, if one is gone, the other is new, and no third row
+   has this stem. An edit above a site changes the site's line. */
 static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
@@ -482,7 +492,7 @@ static int changed(const row *r) {
            change(r, ALLOCATED) > 0;
 }
 
-/* Finds the column to sort by: the first whose total changed. */
+/* Finds the column to sort by, which is the first one whose total has changed. */
 static void find_measure(void) {
     for (size_t i = 0; i < row_count && rows[i].kind == TOTAL; i++)
         while (measure < COLUMNS && !(change(&rows[i], measure) > 0)) measure++;
@@ -497,7 +507,7 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* Says which modules are of another build: there the same place has another offset. */
+/* Says which modules are of another build, where the same place has another offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
@@ -552,7 +562,7 @@ static void doubt_peaks(void) {
     }
 }
 
-/* Says what makes a comparison doubtful. */
+/* Prints what makes a comparison doubtful. */
 static void doubt(void) {
     int named[4] = {0};
     const char *was = base.labels ? base.labels : "", *is = now.labels ? now.labels : "";
@@ -577,8 +587,8 @@ enum { NAME_COLUMN = 79, FRAMES_SHOWN = 5 };
 
 static const char *const states[] = {"", "gone", "new", ""};
 
-/* Returns "1.5 GiB", with a sign if it is a change; "-" if it is not known, "=" if nothing
-   changed. */
+/* Returns a text such as "1.5 GiB", with a sign if it is a change. Returns "-" if the value is not
+   known, and "=" if nothing changed. */
 static const char *amount(double v, int sign, char *text) {
     char bytes[32];
     if (isnan(v)) return "-";
@@ -608,7 +618,7 @@ static void row_json(const row *r) {
     cJSON_Delete(out);
 }
 
-/* Prints the callers below the row of a stack. */
+/* Prints the callers of a stack, below its row. */
 static void frames_print(const row *r) {
     size_t i = shown_from(r->frames, 0, r->depth), shown = 1, left = 0;
     while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
@@ -631,7 +641,7 @@ static void row_print(const row *r) {
     frames_print(r);
 }
 
-/* Prints the rows of one kind that changed most. In text the others are one row. */
+/* Prints the rows of one kind that changed most. In a table the other rows become one. */
 static void show(int kind) {
     row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
     size_t first = 0, end, shown = 0;
@@ -662,7 +672,7 @@ static void show_all(void) {
 
 enum { TOLERANCE_MOST = 1000 };
 
-/* Returns 1, and says so, if the peak of a row may be too low by more than the tolerance of its
+/* Returns 1, and prints why, if the peak of a row may be too low by more than the tolerance of its
    budget. */
 static int budget_finer(const row *r, double budget, double tolerance) {
     const double low = r && r->sides & 2 ? r->low[1] : 0, room = budget * tolerance / 100;
@@ -676,7 +686,8 @@ static int budget_finer(const row *r, double budget, double tolerance) {
     return 1;
 }
 
-/* Says which peaks are taken as exact: a profile of 0.4.0 has no peak_error of tags. */
+/* Prints how many peaks are taken as exact, because a profile of 0.4.0 has no peak_error of
+   tags. */
 static void budget_doubt(void) {
     size_t unknown_errors = 0;
     for (size_t i = 0; i < row_count; i++)
@@ -708,8 +719,8 @@ static void budget_write(const char *path) {
     cJSON_Delete(root);
 }
 
-/* Checks a peak. Returns 0: it is within its budget; 1: it is over it; 2: it is not known; 3: it
-   is known less well than the tolerance demands. */
+/* Checks a peak. Returns 0 if the peak is within its budget, 1 if it is over, 2 if it is not known,
+   and 3 if it is known less well than the tolerance demands. */
 static int budget_check(int kind, const char *name, double budget, double tolerance) {
     const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
@@ -724,7 +735,7 @@ static int budget_check(int kind, const char *name, double budget, double tolera
     return 1;
 }
 
-/* Checks all of a budget. Returns the exit status. */
+/* Checks all peaks of a budget. Returns the exit status. */
 static int budget_read(const char *path) {
     cJSON *root = read_json(path), *list, *entry;
     const cJSON *percent = get(root, "tolerance");
@@ -759,8 +770,8 @@ static int budget_read(const char *path) {
 
 /* -- the command line -- */
 
-/* Reads a number from `least` to `most`. Returns 0 if the text is none. A NULL text changes
-   nothing. */
+/* Reads a number from `least` to `most`. Returns 0 if the text is no such number. A NULL text
+   changes nothing. */
 static int number(const char *text, double least, double most, double *out) {
     char *end;
     if (!text) return 1;

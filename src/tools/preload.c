@@ -11,34 +11,43 @@
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
     was started with, be it closed by then. Environment, read once at the start. Numbers are
-    decimal, without a unit; one that cannot be read, or is negative, counts as unset:
+    decimal, without a unit. A variable that begins with MEMLORD_ and is none of these, a number
+    that cannot be read, and a report that cannot be written are told on stderr at the start, a
+    line each; such a number counts as unset:
 
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
-                               .heaptrack ...); %p is the process id, %% a percent sign; a
-                               relative path is taken from where the program starts; "-" is
-                               stderr. At the end .folded shows what was live at the peak if less
-                               than a quarter of that is left, else live bytes; .live.folded,
-                               .peak.folded and .allocated.folded make the choice
+                               .heaptrack ...; TEXT for any other); a relative path is taken from
+                               where the program starts; "-" is stderr. %p is the process id, %n
+                               the number of this process's report, from 1, %t the seconds since
+                               1970, %% a percent sign. At the end of the program .folded has
+                               what was live at the peak if less than a quarter of that is left,
+                               else live bytes. .live.folded, .peak.folded and .allocated.folded
+                               have what their names say
         MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c); 0: do not; unset: it is run where
                                the process took longer than a second. A return address has one
                                name: the innermost function inlined there that is not of a
                                standard library. A report as JSON can be named later, and
                                elsewhere: then it has the whole chain of inlined functions
-        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
-                               1 takes every one. Each run takes another sample
-        MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
-        MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
-                               is the place that called them, and stacks begin there; the names
-                               are those that nm prints, of the modules that are there at the start
-        MEMLORD_EXACT=1        make peaks exact with several threads, too: the threads then share
-                               the counters. Without it a peak is low by at most the
+        MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
+                               524288 if not set; 1 takes the stack of every allocation. Each run
+                               takes another sample
+        MEMLORD_STACK_DEPTH=n  take at most n frames of each stack, 32 if not set; 0 takes no
+                               stacks
+        MEMLORD_SKIP=a,b       leave out the functions a and b, which only wrap malloc. The site
+                               is then the place that called them, and stacks begin there. The
+                               names are those that nm prints, and the functions are looked for in
+                               the modules that are loaded at the start
+        MEMLORD_EXACT=1        make peaks exact with several threads, too. The threads then share
+                               the counters. Without it a peak may be too low, by at most the
                                `peak_error` that the report has beside it
-        MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
-        MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
+        MEMLORD_EVENTS=n       keep the last n allocations and frees, so that the report has
+                               lifetimes and a curve
+        MEMLORD_SNAPSHOTS=ms   record what is live every so many milliseconds, in a thread of this
+                               library
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
         MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
-                               free from then
+                               free from then; heap.%p.%n.json keeps all of them, for memlord-diff
         MEMLORD_REPORT_ON=TERM,INT,HUP
                                signals of which the program dies with a report; TERM if not set,
                                none if empty
@@ -49,44 +58,50 @@
     or at the end of the call of malloc that the signal interrupted. If that call takes longer
     than 2 seconds, or the report longer than 30, the program dies without one, and says so.
 
-    Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
-    valloc, pvalloc and free, and with them strdup, fopen and whatever else is made of these;
+    These calls are counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc,
+    memalign, valloc, pvalloc and free, and with them strdup, fopen and all others that use these;
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
-    rallocx, xallocx, dallocx and sdallocx of libjemalloc, where the module that calls them is
-    there at the start. A block is as large as was asked for. A site is the place of the call; of
-    an operator new it is the place that called the operator. Sites are exact; stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. With MEMLORD_STACK_BYTES below 65536, or MEMLORD_SKIP, stacks
-    are taken by libunwind.so.8 where it is installed: it is 20 times as fast, and takes 0.4 ms to
-    start. Stacks and skipped functions never change the totals.
+    rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
+    at the start. A block has the size that was asked for. A site is the place of the call. For an
+    operator new it is the place that called the operator. Sites are exact, and stacks are samples
+    unless MEMLORD_STACK_BYTES is 1. If MEMLORD_STACK_BYTES is below 65536, or MEMLORD_SKIP is set,
+    stacks are taken by libunwind.so.8 where it is installed. It is 20 times as fast, and takes
+    0.4 ms to start. Stacks and skipped functions never change the totals.
 
-    Children that are executed are programs of their own, with a report of their own. A child
-    that is only forked inherits the living blocks, and it may free them, so they stay in its
-    books as live; its totals and peaks begin at the fork. Give children a %p, or the last one
-    to exit is the one that is read.
+    A child that executes a program has a report of its own. A child that is only forked inherits
+    the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
+    at the fork. Put a %p into the path if a program has children. Otherwise the report of the last
+    process to exit replaces the others.
 
     A program that keeps books of its own with memlord.h has them beside these. The tags and
-    scopes that it begins and ends cover what malloc gives here, too.
+    scopes that it begins and ends cover what malloc gives here, too. If it saves a report to the
+    path of MEMLORD_REPORT, the interposer's is "interposer-" and that name; a line says so.
 
-    Not seen: a program that brings its own malloc inside its executable, one built with
-    AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
-    can be told, the labels in the report say so. Nor what a program of Go allocates, nor its end:
-    one line on stderr, or a report at MEMLORD_REPORT, says so when it starts. Nor static programs,
-    set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they
-    free for others looks live), mmap. A program on another C library than the one this was built
-    for does not start, and its loader names this library. No report: after abort or a signal that
-    is not in MEMLORD_REPORT_ON, or one that the program set by a system call of its own, of what
-    ends by such a call (as Go does both); of the first process of a container that is sent one; of
-    what vfork or a bare clone makes until it executes; and when a signal handler that interrupted
-    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
-    until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there is
-    nowhere to write and nothing is written; where it is full and nobody reads, the program ends
-    after ten seconds with the report cut off.
+    This library does not see a program that has a malloc of its own in its executable, a program
+    built with AddressSanitizer, or calls of an allocator by names of its own (mi_malloc,
+    tc_malloc). If these can be detected, the labels in the report say so. It sees neither what a Go
+    program allocates nor its end. A line on stderr, or a report at MEMLORD_REPORT, says so when the
+    program starts. It does not see static programs, set-uid programs (for which the loader ignores
+    LD_PRELOAD), libraries opened with RTLD_DEEPBIND (so blocks that they free for others look live)
+    or mmap. A program that uses another C library than the one this library was built for does not
+    start, and its loader names this library.
+
+    There is no report after abort, after a signal that is not in MEMLORD_REPORT_ON, or after one
+    whose action the program set by a system call of its own. There is none of a process that exits
+    by such a call. Go does both. There is none of the first process of a container if the process
+    is sent a signal of MEMLORD_REPORT_ON, and none of a process that vfork or a bare clone made,
+    until it executes a program. There is none if a signal handler that interrupted malloc ends the
+    program.
+
+    A program that closes stderr to let go of a pipe goes on holding the pipe until it exits, unless
+    MEMLORD_REPORT is a path. If stderr was closed before the start, nothing is written. If stderr
+    is full and nobody reads it, the program ends after ten seconds, and the report is cut off.
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
 /* The interposer has a private copy of the library, whose names cannot clash with those of a
-   MemLord in the host. The copy's thread-locals are initial-exec, because libc allocates dynamic
-   ones with malloc, which this library replaces. */
+   MemLord in the host. The thread-local variables of the copy are initial-exec, because libc
+   allocates dynamic ones with malloc, which this library replaces. */
 #define MEMLORD_STATIC
 #define MEMLORD_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #define MEMLORD_IMPLEMENTATION
@@ -119,8 +134,8 @@
 
 /* ------------------------------------------------------------------ the real functions -- */
 
-/* What dlsym may ask for while it looks for the real functions: served from here, never
-   returned. */
+/* Memory for what dlsym may ask for while it looks for the real functions. None of it is ever given
+   back. */
 #define BOOT_BYTES 65536
 #define BOOT_ALIGN 16
 static unsigned char boot[BOOT_BYTES] __attribute__((aligned(BOOT_ALIGN)));
@@ -147,7 +162,7 @@ static void *first_aligned_alloc(size_t align, size_t size);
 static void *first_memalign(size_t align, size_t size);
 static void first_exit(int status) __attribute__((noreturn));
 
-/* The real functions. Each pointer starts as a function that finds them all, so that a hook need
+/* The real functions. Each pointer starts as a function that finds all of them, so that a hook need
    not ask whether they are known. */
 static struct {
     void *(*malloc)(size_t size);
@@ -163,22 +178,24 @@ static struct {
 
 static memlord *lord;
 
-/* Not 0 while this thread is inside this library: what it allocates then is not the program's. */
+/* Not 0 while this thread is inside this library. What the thread allocates then is not the
+   program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
-/* The operator new that this thread is in: the place of its call (NULL: the thread is in none),
-   and the last block that a malloc inside it has counted. */
+/* The operator new that this thread is in. `caller` is the place of its call, or NULL if the thread
+   is in none. `counted` is the last block that a malloc inside the operator has counted. */
 static __thread struct {
     void *caller, *counted;
 } origin __attribute__((tls_model("initial-exec")));
 
-/* The process that these books belong to. A child of vfork, or of a bare clone, only borrows
-   them. */
+/* The process that has this ledger. A child of vfork, or of a bare clone, only borrows the
+   ledger. */
 static pid_t self;
 static int finished; /* 1: a report is being written; 2: the last one is written or being written */
+static int reports = 1; /* the number that the next report of this process has */
 
-/* What runs when a thread leaves MemLord, because a signal or the clock asks for it; NULL:
-   nothing. */
+/* The function that runs when a thread leaves MemLord, because a signal or the clock asks for it,
+   or NULL. */
 static void (*at_call_end)(void);
 
 /* Ends a call. A signal that came while `inside` was set has set at_call_end. A signal that comes
@@ -191,21 +208,14 @@ static inline void leave(void) {
     if (__builtin_expect(serve != NULL, 0)) serve();
 }
 
-/* Returns a whole number from the environment; 0 if the variable is not set, or is no such
-   number. */
-static unsigned long number_of(const char *name) {
-    const char *text = getenv(name);
-    char *end = NULL;
-    unsigned long n = text ? strtoul(text, &end, 10) : 0;
-    return text && end != text && !*end && *text != '-' ? n : 0;
-}
+#include "preload/settings.h"
 
 /* -- stacks -- */
 
 #define STACK_DEPTH 32
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, which remembers the layout of frames; NULL: it is not used. The
+/* The unwinder of libunwind, which remembers the layout of frames, or NULL if it is not used. The
    unwinder of libgcc is part of this library. It needs no start, no lock of its own and no
    descriptor, but takes 20 times as long. */
 static int (*fast_unwind)(void **frames, int cap);
@@ -216,8 +226,9 @@ typedef struct walk {
     uintptr_t end; /* where the last frame ends */
 } walk;
 
-/* Notes a frame. Stops if the stack is damaged and repeats itself. memlord.h refers to
-   _Unwind_Backtrace weakly, which links nothing; the call of _Unwind_GetCFA links both. */
+/* Notes a frame. Stops if the stack is damaged and repeats itself. (memlord.h refers to
+   _Unwind_Backtrace weakly, which links nothing. The call of _Unwind_GetCFA links both
+   functions.) */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
@@ -239,22 +250,23 @@ static size_t unwind_by_libgcc(void **frames, size_t cap) {
 }
 
 /* An unwinder may hold locks, which a forked child would find taken for ever. So no thread begins
-   to unwind while another one forks, and a fork waits for those that unwind. */
+   to unwind while another thread forks, and a fork waits for the threads that unwind. */
 static struct {
-    int inside; /* threads that unwind */
-    int closed; /* threads that fork */
+    int inside; /* how many threads unwind */
+    int closed; /* how many threads fork */
 } unwinders;
 static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
                                                                              unwinds */
 
-/* Takes the stack of this thread; a memlord_unwinder. */
+/* A memlord_unwinder that takes the stack of this thread. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
     size_t n = 0;
     (void)unused;
     unwinding = 1;
     (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with close_unwinders */
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with the addition in
+                                                                    close_unwinders */
         int (*fast)(void **, int) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
         int got = fast ? fast(frames, (int)cap) : (int)unwind_by_libgcc(frames, cap);
         n = got > 0 ? (size_t)got : 0;
@@ -270,8 +282,8 @@ static void close_unwinders(void) {
     int i;
     (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
     for (i = 0; i < 10000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
-        (void)nanosleep(&a_little, NULL); /* not for ever: a thread may have been killed in an
-                                             unwinder */
+        (void)nanosleep(&a_little, NULL); /* not for ever, because a thread may have been killed in
+                                             an unwinder */
 }
 
 static void open_unwinders(void) {
@@ -282,6 +294,7 @@ static void forked(void) {
     inside = 1;
     unwinders.inside = unwinding;
     unwinders.closed = 0;
+    reports = 1;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
@@ -308,28 +321,30 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds the next function of a name. C99 casts no void * to a function pointer, so it is copied. */
+/* Finds the next function of a name. C99 casts no void * to a function pointer, so the pointer is
+   copied. */
 static void find(const char *name, void *function) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found) memcpy(function, &found, sizeof found);
 }
 
-/* Takes the errors of our calls of dlsym: the program would free a text that is not in the books.
-   The first dlerror takes an error, and the next one frees it. */
+/* Takes the errors of our calls of dlsym. Otherwise the program would free a text that the ledger
+   does not have. The first dlerror takes an error, and the next one frees it. */
 static void forget_errors(void) {
     while (dlerror()) {}
 }
 
 /* Finds the real functions. Returns 0 while this or another thread is looking for them. */
 static int start(void) {
-    static int state; /* 0, 1: under way, 2: done */
+    static int state; /* 0 at first, 1 under way, 2 done */
     int expected = 0;
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2) return 1;
     if (!__atomic_compare_exchange_n(&state, &expected, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE)) {
         return expected == 2;
     }
-    find("free", &real.free); /* free comes first, so that no block that the others give is lost */
+    find("free", &real.free); /* comes first, so that no block that the other functions give is
+                                 lost */
     find("malloc", &real.malloc);
     find("calloc", &real.calloc);
     find("realloc", &real.realloc);
@@ -348,7 +363,8 @@ static void *first_malloc(size_t size) {
 
 static void *first_calloc(size_t n, size_t size) {
     if (start() && real.calloc != first_calloc) return real.calloc(n, size);
-    return size && n > SIZE_MAX / size ? NULL : boot_alloc(n * size); /* never used: zero */
+    return size && n > SIZE_MAX / size ? NULL : boot_alloc(n * size); /* this memory was never used,
+                                                                         so it is zero */
 }
 
 static void *first_realloc(void *ptr, size_t size) {
@@ -391,12 +407,13 @@ static void first_exit(int status) {
 #include "preload/frames.h"
 #include "preload/descriptor.h"
 #include "preload/symbols.h"
+#include "preload/paths.h"
 #include "preload/report.h"
 
 /* ----------------------------------------------------------- tags of the program's own -- */
 
 /* Tags and scopes that begin in a ledger of the program begin here, too. If one finds no room, it
-   and those inside it are only counted, so that each end ends its own begin. */
+   and those inside it are only counted, so that each end still ends its own begin. */
 enum { TAGS, SCOPES };
 static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
 
@@ -429,7 +446,8 @@ EXPORT memlord_interposer exported = {
 
 #include "preload/signals.h"
 
-/* atexit for no module: the function runs after the destructors of all modules. */
+/* Called for no module, the function that is registered runs after the destructors of all
+   modules. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
 
 __attribute__((constructor)) static void begin(void) {
@@ -441,8 +459,9 @@ __attribute__((constructor)) static void begin(void) {
         if (stacks_are_many()) open_libunwind();
         read_skips();
         name_unseen();
+        know_stderr();
         read_environment();
-        keep_stderr(!want.path[0]);
+        if (!want.path[0]) keep_stderr();
         find_symbolize();
         exported.lord = lord;
         begin_recording();

@@ -55,8 +55,8 @@ static char *joined(const char *form, ...) {
     return text;
 }
 
-/* Returns the length of the UTF-8 sequence at s if it controls a terminal or the direction of
-   text; else 0. */
+/* Returns the length of the UTF-8 sequence at s if the sequence controls a terminal or the
+   direction of text, else 0. */
 static int control(const unsigned char *s) {
     if (s[0] < 0x20 || s[0] == 0x7f) return 1;
     if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0) return 2;
@@ -66,8 +66,8 @@ static int control(const unsigned char *s) {
     return s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9 ? 3 : 0;
 }
 
-/* Returns a text in which each byte of a control is U+FFFD and two digits, as in the reports, so
-   that no name breaks a line. */
+/* Returns a text in which each byte of a control character is U+FFFD and two digits, as in the
+   reports, so that no name breaks a line. */
 static const char *clean(const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     char *out = (char *)must_alloc(5 * strlen(text) + 1), *to = out;
@@ -113,7 +113,7 @@ static cJSON *read_json(const char *path) {
     return root;
 }
 
-/* Returns the string at a key; NULL: there is none. */
+/* Returns the string at a key, or NULL if there is none. */
 static const char *text_of(const cJSON *object, const char *key) {
     const cJSON *item = get(object, key);
     return cJSON_IsString(item) ? clean(item->valuestring) : NULL;
@@ -124,7 +124,7 @@ static const char unknown[] = "(unknown)";
 /* Returns "function file:line" without the parts that are not known. */
 static const char *site_text(const cJSON *site, int with_line) {
     const char *file = text_of(site, "file"), *function = text_of(site, "function");
-    double line = cJSON_GetNumberValue(get(site, "line")); /* NaN: it is no number */
+    double line = cJSON_GetNumberValue(get(site, "line")); /* NaN if it is no number */
     if (!file || !*file) return function && *function ? function : unknown;
     if (function && *function) file = joined("%s %s", function, file);
     return with_line && line > 0 ? joined("%s:%.0f", file, line) : file;

@@ -41,20 +41,21 @@
 #define FRAMES_MAX 256 /* the most frames of one place */
 
 typedef struct frame {
-    const char *function, *file; /* "": it is not known */
-    int line, library;           /* the line, 0 if line and file are not known; 1: a library's */
+    const char *function, *file; /* "" if not known */
+    int line, library;           /* the line, or 0 if line and file are not known; 1 if the frame is
+                                    in a standard library */
 } frame;
 
 typedef struct module {
     const char *path, *build_id;
     Dwfl *dwfl;
-    Dwfl_Module *of; /* NULL: its file names nothing */
-    const char *why; /* why its file names nothing */
+    Dwfl_Module *of; /* NULL if the module's file names nothing */
+    const char *why; /* why the module's file names nothing */
     size_t places, named;
     struct module *next;
 } module;
 
-/* A site of the profile as text, and the name and the frame that it has now. */
+/* A site of the profile as text, and the name and the frame that the site has now. */
 typedef struct change {
     const char *was, *is;
     frame by;
@@ -67,12 +68,12 @@ static size_t change_count, change_room;
 static struct options {
     const char *path, *out, *debug_dir, *sysroot, *serve;
 } o;
-static char *debug_path; /* as libdwfl has it */
-static double began;     /* of the program, s since 1970 */
+static char *debug_path; /* the directories of debug files, in the form that libdwfl wants */
+static double began;     /* when the program began, in s since 1970 */
 
 /* -- modules -- */
 
-/* Returns NULL, or why a file is not the one that ran. */
+/* Returns NULL, or why a file is not the file that ran. */
 static const char *module_doubt(const module *m, const struct stat *is) {
     double changed = (double)is->st_ctim.tv_sec + (double)is->st_ctim.tv_nsec / 1e9;
     const unsigned char *id = NULL;
@@ -89,8 +90,8 @@ static const char *module_doubt(const module *m, const struct stat *is) {
     return "it has no build id, and changed since the program began";
 }
 
-/* Opens the file of a module at the addresses that the file has. Returns NULL, or why the file
-   names nothing. */
+/* Opens the file of a module at the addresses that the file itself has. Returns NULL, or why the
+   file names nothing. */
 static const char *module_try(module *m, const char *path) {
     static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
                                              dwfl_offline_section_address, &debug_path};
@@ -98,7 +99,7 @@ static const char *module_try(module *m, const char *path) {
     const char *why;
     if (m->path[0] != '/') return "it has no file";
     if (stat(path, &is)) return strerror(errno);
-    if (!S_ISREG(is.st_mode)) return "it is no file"; /* a pipe would wait */
+    if (!S_ISREG(is.st_mode)) return "it is no file"; /* opening a pipe would wait */
     m->dwfl = (Dwfl *)need(dwfl_begin(&callbacks));
     dwfl_report_begin(m->dwfl);
     m->of = dwfl_report_elf(m->dwfl, path, path, -1, 0, 1);
@@ -110,8 +111,8 @@ static const char *module_try(module *m, const char *path) {
     return why;
 }
 
-/* Opens the file of a module or, if that is gone or replaced, the debug file that it may have
-   left. */
+/* Opens the file of a module. If that file is gone or replaced, opens the debug file that it may
+   have left. */
 static void module_open(module *m) {
     const char *dirs[] = {o.debug_dir, o.sysroot ? joined("%s/usr/lib/debug", o.sysroot) : NULL,
                           "/usr/lib/debug"};
@@ -136,8 +137,8 @@ static module *module_of(const char *path, const char *build_id) {
 
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* Returns 1 if a function is in a standard library: its file tells or, without one, its mangled
-   name or the module. */
+/* Returns 1 if a function is in a standard library. The function's file tells. Without a file its
+   mangled name or the module tells. */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/", "/c++/v1/", "/library/alloc/src/",
                                      "/library/core/src/", "/library/std/src/"};
@@ -154,7 +155,7 @@ static int is_library(const module *m, const char *function, const char *file) {
     return starts(file, "/usr/include/");
 }
 
-/* Makes a frame. A name of NULL, and a line of 0, are not known. */
+/* Makes a frame. A name of NULL and a line of 0 mean that they are not known. */
 static frame frame_of(const module *m, const char *function, const char *file, int line) {
     frame f = {"", "", 0, 0};
     char *plain = NULL;
@@ -180,8 +181,8 @@ static unsigned die_number(Dwarf_Die *die, unsigned name) {
     return none || n > INT32_MAX ? 0 : (unsigned)n;
 }
 
-/* Writes the functions that contain an address to `out`, the outermost first. dwarf_getscopes
-   does not look into namespaces, where clang and rustc put functions. */
+/* Writes the functions that contain an address to `out`, the outermost first. (dwarf_getscopes does
+   not look into namespaces, where clang and rustc put functions.) */
 static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
     Dwarf_Die child;
     if (dwarf_child(at, &child)) return n;
@@ -198,7 +199,8 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
     return n;
 }
 
-/* Writes the functions that are inlined at an address, and then the function that contains it. */
+/* Writes the functions that are inlined at an address, and after them the function that contains
+   the address. */
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
@@ -208,7 +210,7 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     int line = 0;
     if (row) (void)dwarf_lineno(row, &line);
     (void)dwarf_getsrcfiles(cu, &files, NULL);
-    if (i == FRAMES_MAX) i = 0; /* the innermost one, which has the line, may be missing */
+    if (i == FRAMES_MAX) i = 0; /* the innermost scope, which has the line, may be missing */
     while (i-- > 0) {
         size_t number = die_number(&scopes[i], DW_AT_call_file);
         out[n++] = frame_of(m, die_name(&scopes[i]), file, line);
@@ -220,8 +222,8 @@ static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *ou
     return n;
 }
 
-/* Returns the unit of an address. Some compilers write no table of addresses; then it asks every
-   unit. */
+/* Returns the unit of an address. Some compilers write no table of addresses; the function then
+   asks every unit. */
 static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
     Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
     if (cu) return cu;
@@ -230,7 +232,7 @@ static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias)
     return cu;
 }
 
-/* Writes the frames of an address, the innermost first, and returns their number. */
+/* Writes the frames of an address, the innermost first, and returns the number of frames. */
 static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
     Dwarf_Addr bias = 0;
     Dwarf_Die *cu = m->of ? unit_at(m, address, &bias) : NULL;
@@ -246,7 +248,7 @@ static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
     return 1;
 }
 
-/* Returns the frame that names a place. */
+/* Returns the frame by which a place is named. */
 static const frame *frame_shown(const frame *frames, size_t n) {
     size_t i = 0;
     while (i + 1 < n && frames[i].library) i++;
@@ -284,7 +286,7 @@ static void add_inlined(cJSON *place, const frame *frames, size_t n) {
     set(place, "inlined", list);
 }
 
-/* Names a place: its key "site" if it has one, else the object itself. */
+/* Names a place. Names the object at its key "site" if it has one, else the object itself. */
 static void name_place(cJSON *place, module *m, double offset) {
     frame frames[FRAMES_MAX];
     size_t n = frames_at(m, (Dwarf_Addr)offset, frames);
@@ -302,11 +304,12 @@ static void name_place(cJSON *place, module *m, double offset) {
 }
 
 /* Returns the module of a place, which is an object with a module and an offset. The module is a
-   path, or an index of `all`. NULL: the object is no place, or its code is in no module. */
+   path, or an index into `all`. Returns NULL if the object is no place, or if its code is in no
+   module. */
 static module *module_at(const cJSON *at, const cJSON *all) {
     const cJSON *path = get(at, "module"), *offset = get(at, "offset"), *from = at;
     if (!cJSON_IsNumber(offset) || offset->valuedouble < 0 ||
-        offset->valuedouble >= 9007199254740992.0) /* 2^53: still exact */
+        offset->valuedouble >= 9007199254740992.0) /* up to 2^53 a double is exact */
         return NULL;
     if (cJSON_IsNumber(path) && path->valuedouble >= 0) {
         from = cJSON_GetArrayItem(all, path->valueint);
@@ -331,7 +334,7 @@ static int by_was(const void *a, const void *b) {
     return strcmp(((const change *)a)->was, ((const change *)b)->was);
 }
 
-/* Keeps one change for each text, and none for a text that came to mean two things. */
+/* Keeps one change for each text, and none for a text that now means two things. */
 static void settle_changes(void) {
     size_t n = 0;
     if (change_count) qsort(changes, change_count, sizeof *changes, by_was);
@@ -370,11 +373,11 @@ static void name_strings(cJSON *strings) {
     }
 }
 
-/* Returns when the program of a profile began, in seconds since 1970; 0: the profile does not
+/* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
     const char *when = text_of(metadata, "generated_at");
-    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN: it is no number */
+    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN if it is no number */
     struct tm t;
     int ms;
     memset(&t, 0, sizeof t);
@@ -386,7 +389,7 @@ static double began_of(const cJSON *metadata) {
     return (double)timegm(&t) + ms / 1e3 - uptime / 1e9;
 }
 
-/* Says for each module how many of its places have no name, and why. Returns the exit status. */
+/* Prints for each module how many of its places have no name, and why. Returns the exit status. */
 static int tell(void) {
     size_t places = 0, named = 0;
     for (const module *m = modules; m; m = m->next) {
@@ -416,14 +419,14 @@ static int name_profile(void) {
         DIE("%s: %s", o.out ? clean(o.out) : "standard output", strerror(errno));
     free(text);
     status = tell();
-    cJSON_Delete(root); /* has the paths of the modules */
+    cJSON_Delete(root); /* only now, because it has the paths of the modules */
     return status;
 }
 
 /* -- for the interposer -- */
 
-/* Answers the interposer. Reads all places before the first answer, so that neither side waits
-   for the other. */
+/* Answers the interposer. Reads all places before the first answer, so that neither side waits for
+   the other. */
 static int serve(void) {
     size_t size;
     char *text = read_text("-", &size), *at = text, *end, *path;
@@ -458,7 +461,8 @@ static int parse(int argc, char **argv) {
     return !o.path == !!o.serve;
 }
 
-/* Makes a directory absolute: libdwfl looks for a relative one in the directory of each module. */
+/* Makes a directory absolute, because libdwfl looks for a relative one in the directory of each
+   module. */
 static const char *absolute(const char *dir) {
     char *path = dir ? realpath(dir, NULL) : NULL;
     if (dir && !path) DIE("%s: %s", clean(dir), strerror(errno));

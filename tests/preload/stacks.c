@@ -78,7 +78,7 @@ PHASE(phase_b, 1000000)
 PHASE(phase_c, 1200000)
 static int phases(void) { return phase_a() | phase_b() | phase_c(); }
 
-static int deep(void) { return !recurse(5000); }
+static int deep(void) { return !recurse(100000); }
 
 static int small_thread(void) {
     pthread_attr_t attributes;
@@ -215,6 +215,22 @@ static int forks(void) {
     return failed;
 }
 
+/* A child of vfork has the memory of its parent, and allocates in it. */
+KEEP static int vfork_once(void) {
+    int status;
+    pid_t pid = vfork();
+    if (!pid) {
+        free(level14(100));
+        _exit(0);
+    }
+    return pid < 0 || waitpid(pid, &status, 0) != pid || status;
+}
+static int vforks(void) {
+    int i, failed = 0;
+    for (i = 0; i < 200 && !failed; i++) failed = vfork_once();
+    return failed || !level13(10);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -223,7 +239,8 @@ int main(int argc, char **argv) {
                  {"thread", small_thread}, {"fibre", fibre},
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
                  {"files", files},         {"loader", loader},
-                 {"forks", forks},         {"phases", phases}};
+                 {"forks", forks},       {"vforks", vforks},
+                 {"phases", phases}};
     size_t i;
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();

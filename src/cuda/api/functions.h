@@ -4,43 +4,46 @@
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
-                                          pending on its device */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are pending on
+                                          its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
-    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets the reserved bytes of its pools */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
                                           capacity, and this process's share is not known */
     MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
 };
 
-/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies it. */
+/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies the struct. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a device's pools, in bytes */
-    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL: memlord_alloc_retry's own */
-    const char *nvml;          /* the name of NVML's library; NULL: "libnvidia-ml.so.1". It counts
-                                  only while no other ledger uses NVML */
+    uint64_t keep_bytes;       /* the bytes that a collection leaves in a device's pools */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL means the default policy */
+    const char *nvml;          /* the name of NVML's library; NULL means "libnvidia-ml.so.1". It
+                                  counts only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
 /* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
    pools. Bands ask for a collection only after the host has set a strategy; from then on the
-   ledger's pollers run, too. An integrated GPU shares the cpu's memory while attached
+   ledger's pollers run, too. An integrated GPU shares the cpu's memory while it is attached
    (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
-   new description. `desc` NULL is the default.
-   Errors: nothing is attached after one. E_UNSUPPORTED no driver or no device, memlord_cuda_why
-           says which; E_INVALID the retry policy; E_STATE another thread attaches or detaches this
-           ledger, or MEMLORD_CUDA_MAX_LEDGERS are attached; E_NOMEM.
+   new description. `desc` NULL means the default.
+   Errors: E_UNSUPPORTED if there is no driver or no device; memlord_cuda_why says which. E_INVALID
+           if the retry policy is not valid. E_STATE if another thread attaches or detaches this
+           ledger, or if MEMLORD_CUDA_MAX_LEDGERS are attached. E_NOMEM. After an error nothing is
+           attached.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay on
-   the books, and the wrappers go on recording. When the last ledger of the process detaches, the
-   events kept for reuse are destroyed; when the last one that used NVML does, NVML is unloaded.
-   Threads: waits for samples and collections of the layer in progress.
-   Errors:  E_UNKNOWN not attached; E_STATE another thread attaches or detaches this ledger. */
+/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay in
+   the ledger, and the wrappers go on recording. When the last ledger of the process detaches, the
+   events kept for reuse are destroyed. When the last ledger that used NVML detaches, NVML is
+   unloaded.
+   Threads: waits for samples and collections of the layer that are in progress.
+   Errors:  E_UNKNOWN if the ledger is not attached. E_STATE if another thread attaches or detaches
+            this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
 
@@ -49,37 +52,38 @@ MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
    cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
-   from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
-   process loads the driver, as memlord_cuda_attach does. */
+   from the process that loaded the driver". Returns "" if there is a driver.
+   Cost: the first call of a process loads the driver, as memlord_cuda_attach does. */
 MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
 /* The bytes of a device's memory pools (see >>concepts) and of its graphs' memory. A high is the
-   largest value since somebody last reset it; the highs of several pools are added up. */
+   largest value since somebody last reset the high. The highs of several pools are added up. */
 typedef struct memlord_cuda_pool {
-    uint64_t reserved, reserved_high; /* bytes that the pools hold of the device */
-    uint64_t used, used_high;         /* bytes allocated out of the pools */
-    uint64_t graph_reserved, graph_reserved_high; /* bytes that graphs hold of the device */
-    uint64_t graph_used, graph_used_high;         /* bytes of these that graphs use */
+    uint64_t reserved, reserved_high; /* the bytes of the device that the pools hold */
+    uint64_t used, used_high;         /* the bytes allocated out of the pools */
+    uint64_t graph_reserved, graph_reserved_high; /* the bytes of the device that graphs hold */
+    uint64_t graph_used, graph_used_high;         /* the part of these that graphs use */
     uint64_t pools;         /* the number of pools in these sums */
-    uint64_t pools_dropped; /* how often a pool, of any device, found no room in the list */
+    uint64_t pools_dropped; /* how often a pool of any device found no room in the list */
 } memlord_cuda_pool;
 
 /* Reads the pools of a device.
-   Errors: *out is zero after one. E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no
-           driver, or the device has no pools; E_STATE the device is not active; E_UNKNOWN the
-           driver refused.
+   Errors: E_INVALID if `out` is NULL. E_DEVICE if there is no such device. E_UNSUPPORTED if there
+           is no driver, or if the device has no pools. E_STATE if the device is not active.
+           E_UNKNOWN if the driver refuses. After an error *out is zero.
    Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
-   Samples and collections do so by themselves, once a pool has held a byte; between them wrapped
+   Samples and collections do so by themselves, once a pool has held a byte. Between them wrapped
    calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
    is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
-   by each wrapped synchronisation. Errors: those of memlord_cuda_pool_get. */
+   by each wrapped synchronisation.
+   Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -91,30 +95,31 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      malloc*, host_alloc    record the bytes. Pitched memory has pitch x height x depth bytes. A
                             NULL pointer is not recorded. A stream-ordered allocation is recorded
                             with its stream (memlord_stream_set).
-     free, free_async       end the block: at once, or when the recorded uses of it are done.
+     free, free_async       end the block at once, or when the recorded uses of it are done.
      host_register          records the memory as pinned; host_unregister ends that.
-     stream_end_capture     then records an event for the frees that the capture held back.
+     stream_end_capture     records an event after the real call, for the frees that the capture
+                            held back.
      stream_destroy         first records one event for all frees that wait for the stream and all
                             uses on it, of every ledger.
      device_reset           first waits for the device, and for samples and collections of the layer
                             that are inside the device. It ends the ledger's blocks on the current
-                            device and the page-locked ones that belong to it. Blocks of pools and
-                            physical memory stay, as CUDA keeps them. The frees that wait for the
-                            device's streams are done, those of all ledgers; the frees that a
-                            capture holds back have failed. All events kept for reuse are destroyed.
-                            All this happens before the real call and is not undone if that fails,
-                            as its error may be one of earlier work. Blocks of other ledgers stay on
-                            their books. Requires: no ledger has a timed scope open, as its events
-                            go.
+                            device and the page-locked blocks that belong to the device. Blocks of
+                            pools and physical memory stay, because CUDA keeps them. The frees that
+                            wait for the device's streams are done, in all ledgers. The frees that
+                            a capture holds back have failed. All events kept for reuse are
+                            destroyed. All this happens before the real call, and is not undone if
+                            the call fails, because its error may be one of earlier work. Blocks of
+                            other ledgers stay in those ledgers. Requires: no ledger has a timed
+                            scope open, because its events go.
      stream_synchronize, device_synchronize
                             first record an event for the frees that wait for the stream, or for
                             any stream. Then, as event_synchronize, they retire the frees that are
                             done.
      pool_create, device_set_pool
-                            put the pool on the list of pools; pool_destroy takes it off.
+                            put the pool on the list of pools; pool_destroy takes the pool off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
-   backs off as memlord_alloc_retry does, under the ledger's limits; without the flag no limit
+   backs off as memlord_alloc_retry does, under the ledger's limits. Without the flag no limit
    refuses a wrapped allocation. When the retries are over, the real call is made once more for its
    result. Any other error ends the allocation at once.
    Cost: >>costs. */
@@ -180,8 +185,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 /* -- virtual memory --
    These functions wrap those of the driver, and call the driver that the layer has loaded. Without
    a driver they return 3, CUDA_ERROR_NOT_INITIALIZED. If cuda.h is included before this header,
-   they have its types, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they are the
-   driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
+   they have the types of cuda.h, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they
+   are the driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
    memlord_cuda_wrap_check does not check them.
      mem_create   records the bytes, with the handle as the key and "cuMemCreate" as the name, on
                   the device of the location; memory of the host is pinned. Retries, limits and
@@ -192,11 +197,11 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
-                  drop a reference each. The bytes are live until the last handle and the last
+                  drop one reference each. The bytes are live until the last handle and the last
                   mapping with a reference are gone. One unmap may end several mappings side by
                   side. A cache grows by create, map and release, and shrinks by unmap.
-   A handle that is not on the books is passed on and not counted. An imported handle is another
-   process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
+   A handle that the ledger does not have is passed on and not counted. An imported handle is
+   another process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
    memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
@@ -227,8 +232,9 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
 #undef MLI_CUDA_X
 
-/* Does memlord_cuda_malloc with retries, as with MEMLORD_CUDA_FLAG_RETRY, under this policy. The
-   ledger need not be attached. `policy` NULL is the one that memlord_alloc_retry has. */
+/* Does what memlord_cuda_malloc does, with retries under this policy, as with
+   MEMLORD_CUDA_FLAG_RETRY. The ledger need not be attached. `policy` NULL means the policy that
+   memlord_alloc_retry has. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -245,15 +251,15 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
 /* Records that the host frees a block when `stream` has done the work that it has now. The block is
-   pending until then, as by memlord_free_deferred. No memory is freed: the host gives it back to a
-   pool of its own, or by the runtime's own function. (The wrapper of that function would end
-   nothing, and would count an unknown free once the block is no longer pending.) The block is of a
-   cuda device or pinned. A pool of the host's own is therefore a cuda device, with an index that no
-   GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded on the
-   stream now, or after a capture (see >>concepts). Without memory for an event the block is
-   credited at once. If the stream refuses the event, the block is credited and counted in
+   pending until then, as after memlord_free_deferred. No memory is freed: the host gives the memory
+   back to a pool of its own, or by the runtime's own function. (The wrapper of that function would
+   end nothing, and would count an unknown free once the block is no longer pending.) The block is
+   on a cuda device or pinned. So a pool of the host's own has to be a cuda device, with an index
+   that no GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded
+   on the stream now, or after a capture (see >>concepts). If there is no memory for an event, the
+   block is credited at once. If the stream refuses the event, the block is credited and counted in
    fence_failures. `ptr` NULL does nothing.
-   Errors: E_UNKNOWN the block is not live, counted. */
+   Errors: E_UNKNOWN if the block is not live; the ledger counts it. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
@@ -262,15 +268,15 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 /* Records that a stream uses a block that was allocated on another stream, or a pinned block
    (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
    done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
-   next poll; for a per-thread default stream it is the work it has now. Not needed where the host
-   makes the one stream wait for the other.
-   Errors: E_UNKNOWN the block is not live; E_NOMEM. */
+   next poll. For a per-thread default stream it is the work it has now. The call is not needed
+   where the host makes the one stream wait for the other.
+   Errors: E_UNKNOWN if the block is not live. E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
-/* Destroys the events kept for reuse. Call it, while no free is pending, before a cudaDeviceReset
-   that is not wrapped and before a cuCtxDestroy: both end the events of the context. */
+/* Destroys the events kept for reuse. Call this, while no free is pending, before a cudaDeviceReset
+   that is not wrapped and before a cuCtxDestroy, because both end the events of the context. */
 MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
@@ -286,26 +292,27 @@ typedef struct memlord_cuda_scope {
    With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
    the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
    time once the events are done. A scope that begins or ends while its stream is captured is not
-   timed, nor is one that begins while 4096 others wait to be timed.
-   Errors: E_INVALID `scope` NULL; those of memlord_scope_begin. */
+   timed. A scope that begins while 4096 others wait to be timed is not timed either.
+   Errors: E_INVALID if `scope` is NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
-/* Ends a scope, on the thread that began it. Errors: E_INVALID `scope` NULL; E_STATE the scope was
-   not begun, or has ended. */
+/* Ends a scope, on the thread that began it.
+   Errors: E_INVALID if `scope` is NULL. E_STATE if the scope was not begun, or has ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
     MLI_OFF(MEMLORD_OK)
 
-/* Does memlord_checkpoint, with a mark for the profiler. Errors: those of memlord_checkpoint. */
+/* Does what memlord_checkpoint does, with a mark for the profiler.
+   Errors: those of memlord_checkpoint. */
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
 /* Returns the number of wrapped functions that --wrap does not redirect in this program. If `first`
-   is not NULL, *first gets the name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP no
-   function is redirected. */
+   is not NULL, sets *first to the name of the first such function, or to NULL. Without
+   MEMLORD_CUDA_WRAP no function is redirected. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first)
     MLI_OFF_SET(if (first) *first = NULL, 0)
 
@@ -314,10 +321,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first)
 #endif
 
 /* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches a ledger while the block runs, if that is
-   possible. In GNU C and C++ the ledger is detached however the block is left; in other compilers
+   possible. In GNU C and C++ the ledger is detached however the block is left. In other compilers
    break, return and goto leave it attached. */
 typedef struct mli_cuda_guard {
-    memlord *lord; /* NULL: nothing to detach */
+    memlord *lord; /* NULL if there is nothing to detach */
 } mli_cuda_guard;
 
 MLI_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord, const memlord_cuda_desc *desc) {

@@ -56,33 +56,36 @@
     --------------------------------------------------------------- >>concepts ---
 
     Runtime   a wrapper makes the real call exactly once, unless retries were asked for, and returns
-              its result. The layer itself asks the runtime for nothing but the current device.
+              its result. The layer itself asks the runtime only for the current device.
     Driver    all other questions go to libcuda, which the runtime has loaded. The driver has no
               last error to change, and to push and pop a context changes no current device.
-    Active    a device is active if its primary context exists. The layer makes no device active, as
-              a context costs hundreds of MB. The capacity of another device comes from NVML alone.
+    Active    a device is active if its primary context exists. The layer makes no device active,
+              because a context costs hundreds of MB. The capacity of a device that is not active
+              comes from NVML alone.
     Device    cuda:i is the runtime's device i. Memory counts on the device that the runtime takes
-              it from: the current one, or that of the stream. So does managed memory, wherever its
-              pages are, as cudaFree does not say whether memory is managed.
-    Context   the size of a context is taken once, when a sample first finds it: what NVML says that
-              the process holds, less what is on the books. If NVML does not name the process, what
-              is used more than at attach stands in for what it holds.
+              it from: the current device, or that of the stream. So does managed memory, wherever
+              its pages are, because cudaFree does not say whether memory is managed.
+    Context   the size of a context is computed once, when a sample first finds the context. It is
+              what NVML says that the process holds, less what is in the ledger. If NVML does not
+              name the process, the growth of the used bytes since the attach stands in for what
+              the process holds.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
-              Registered memory was there before: record its malloc too, and it counts on the cpu
-              and on pinned.
+              Registered memory was there before. If its malloc is recorded, too, the memory counts
+              on the cpu and on pinned.
     Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
               and each pool that a wrapped call made or set, up to 64 of a process at a time.
-              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy: the layer
-              would ask it after its end, which is undefined. The blocks of a destroyed pool count
-              as outside of pools until they are freed. The layer never asks a pool that others
-              made; what is allocated from it counts as outside of pools, too.
-    Reserved  the bytes that pools and graphs hold, and those that are live outside of them: what is
-              live on the books and not pending, less what pools and graphs say is used. `cached` is
-              what is reserved less what is allocated, and so what pools and graphs hold unused.
-              Where unwrapped calls use a pool, their bytes count as cached, as far as they are more
-              than what is live outside.
-    Collection of a cuda device trims its pools and graphs. It gives back the reserved bytes before
-              less those after. The host's own callbacks run, too, in the order of their adding.
+              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy. Otherwise
+              the layer would ask the pool after its end, which is undefined. The blocks of a
+              destroyed pool count as outside of pools until they are freed. The layer never asks a
+              pool that others made. What is allocated from such a pool counts as outside of pools.
+    Reserved  the bytes that pools and graphs hold, and those that are live outside of them. Bytes
+              outside are those that are live in the ledger and not pending, less those that pools
+              and graphs say are used. `cached` is what is reserved less what is allocated, and so
+              what pools and graphs hold unused. Where unwrapped calls use a pool, their bytes count
+              as cached, as far as they are more than the bytes outside.
+    Collection  the collection of a cuda device trims its pools and graphs. Its result is the
+              reserved bytes before the trim less those after it. The host's own callbacks run, too,
+              in the order in which they were added.
               Bands ask the layer for a collection only after the host has set a strategy
               (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
               when memory or a limit runs out, or when a neighbour or the host asks for a
@@ -90,17 +93,17 @@
               the pools as much as was used of them at most since the last collection.
     Capture   the layer ends no capture. It records no event on a stream that is captured, and
               relaxes the thread's capture mode while it asks and trims. An event that a capture
-              held back is recorded at the capture's wrapped end, before the next wrapped wait, or
-              in a poll.
+              held back is recorded at the wrapped end of the capture, before the next wrapped wait,
+              or in a poll.
     Streams   a stream must exist while an event is still to be recorded on it.
-              memlord_cuda_stream_destroy records it first. Before any other end of a stream no free
-              may wait for the stream: to ask a stream that is gone is undefined. Drivers mostly
-              refuse, and the fence has failed. Since CUDA 12 the layer notices a new stream or
-              context at the address of one that is gone. Then the frees that still needed an event
-              have failed, and the events of the old context are forgotten. Only its own thread can
-              name a per-thread stream. If a capture held back an event for one, and a poll of
-              another thread records it, it goes to the legacy stream, which waits for all blocking
-              streams.
+              memlord_cuda_stream_destroy records the event first. Before any other end of a stream
+              no free may wait for the stream, because asking a stream that is gone is undefined.
+              Drivers mostly refuse, and the fence has then failed. Since CUDA 12 the layer notices
+              a new stream or context at the address of one that is gone. The frees that still
+              needed an event have then failed, and the events of the old context are forgotten.
+              Only its own thread can name a per-thread stream. If a capture held back an event for
+              such a stream, and a poll of another thread records the event, the event goes to the
+              legacy stream, which waits for all blocking streams.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -130,8 +133,8 @@
     -------------------------------------------------------------- >>threading ---
 
     Any thread may call any function at any time. The layer holds no lock over a call of the driver,
-    except over those with which the first call of a process loads it. It holds a lock while NVML
-    loads and while NVML lists processes; a fork waits for the list. These may wait in the driver:
+    except while the first call of a process loads the driver. It holds a lock while NVML loads and
+    while NVML lists processes; a fork waits for the list. These calls may wait in the driver:
 
         record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
         poll, stream_end_capture, *_synchronize
@@ -147,11 +150,11 @@
     cuCtxDestroy, wait until no free pends on the streams of the context, and call
     memlord_cuda_events_release: both destroy the layer's events.
     CUDA may not be called once a process ends. The layer registers an exit handler when it loads
-    the driver. It runs before the driver's own exit handlers, and waits for the pollers that are
-    inside a device. From then on every function returns as without a driver.
-    Attach after a fork, as CUDA does not survive one. A child of a process that has loaded the
-    driver has none: nothing is attached there, and every function returns as without a driver. A
-    free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    the driver. The handler runs before the driver's own exit handlers, and waits for the pollers
+    that are inside a device. From then on every function returns as without a driver.
+    Attach after a fork, because CUDA does not survive a fork. A child of a process that has loaded
+    the driver has no driver: nothing is attached there, and every function returns as without one.
+    A free that was pending is credited when it is polled, and counted in fence_failures. The ledger
     itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
     header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
@@ -160,22 +163,23 @@
     ----------------------------------------------------------------- >>errors ---
 
     A wrapper returns what the runtime returned, with a driver or without. The ledger records only
-    what succeeded. While the runtime frees a block, the block is off the map, as another thread may
-    get the address (memlord_free_begin). If the free fails, the block comes back, without the uses
-    recorded of it. A free of a pointer that is not on the books is counted in unknown_frees.
-    The other functions return a memlord_result. If the driver refuses something after attach, a
-    capacity is unknown, a collection does not run, or a fence fails; then its block is credited and
-    counted in fence_failures. A fence that cannot be asked now, in a host function of a stream or
-    in a capture, is asked again later.
+    calls that succeeded. While the runtime frees a block, the block is off the map, because another
+    thread may get the address (memlord_free_begin). If the free fails, the block comes back,
+    without its recorded uses. A free of a pointer that the ledger does not have is counted in
+    unknown_frees.
+    The other functions return a memlord_result. If the driver refuses something after the attach, a
+    capacity is unknown, a collection does not run, or a fence fails. The block of a failed fence is
+    credited and counted in fence_failures. A fence that cannot be asked now, in a host function of
+    a stream or in a capture, is asked again later.
     The runtime's last error is what it would be without MemLord. After retries that succeed it is
-    as clean as before; after retries that fail it is that of the last attempt. If a limit of the
+    as clean as before. After retries that fail it is that of the last attempt. If a limit of the
     ledger refuses, no attempt is made: the result is cudaErrorMemoryAllocation, the pointer is
     NULL, and the last error is as before.
 
     ------------------------------------------------------------------ >>costs ---
 
     An allocation costs what memlord_alloc costs. A free costs two or three times what memlord_free
-    does, as it can be taken back. Each makes these calls of the driver beside the real one:
+    does, because it can be taken back. Each makes these calls of the driver beside the real one:
 
         malloc, free, free_async           0
         malloc_async                       0; with several devices 1
@@ -202,10 +206,10 @@
     processes, for which NVML takes locks of the driver. In a container, where NVML does not know
     this process, the lists end after 8.
     Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
-    which nothing waits stay known, as it takes more calls to find a stream anew. At most
+    which nothing waits stay known, because finding a stream anew takes more calls. At most
     MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
-    milliseconds. Without a driver it returns in less than one.
+    milliseconds. Without a driver it returns in less than one millisecond.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
     copy of the runtime; arrays; cuMemAlloc. In a report all of these are `unaccounted`.

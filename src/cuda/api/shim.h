@@ -1,11 +1,11 @@
 /* ------------------------------------------------------------------------- >>shim --
    The shim is the last part, so that nothing above is redirected. It is outside of the include
-   guard, as another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM. The
-   macros are variadic, as the preprocessor takes the comma of sizeof(std::pair<int, int>) for one
-   between arguments. They call functions, so that the compiler checks the types. In C++ there are
-   overloads as in cuda_runtime.h, for pointers of any type and for other numbers of arguments. The
-   shim is off while nvcc compiles for the device, whose code may call the device's own
-   cudaMalloc. */
+   guard, because another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM.
+   The macros are variadic, because the preprocessor takes the comma of sizeof(std::pair<int, int>)
+   for one between arguments. They call functions, so that the compiler checks the types. In C++
+   there are overloads as in cuda_runtime.h, for pointers of any type and for other numbers of
+   arguments. The shim is off while nvcc compiles for the device, because device code may call the
+   device's own cudaMalloc. */
 #if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
     !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
@@ -46,7 +46,7 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMallocAsync /* these are macros with the per-thread default stream */
+#undef cudaMallocAsync /* with the per-thread default stream these are macros */
 #undef cudaMallocFromPoolAsync
 #undef cudaFreeAsync
 #undef cudaStreamEndCapture

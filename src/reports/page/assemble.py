@@ -28,11 +28,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "page.h")
 MARK, TEXT = "@DATA@", "@TEXT@"
 SCHEMA = "memlord/2"
-SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
-MINIFIER = "0.17.0"  # the version of esbuild in Debian 12; another one may write another page
+SCRIPTS = ("flame.js", "compare.js", "report.js")  # report.js comes last, because it begins the work
+MINIFIER = "0.17.0"  # the version of esbuild in Debian 12; another version may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
-              "largest_blocks", "peak_holders")  # what a comparison does not read
-PIECE = 3900  # the most characters of a literal: C99 promises 4095
+              "largest_blocks", "peak_holders")  # the keys that a comparison does not read
+PIECE = 3900  # the most characters of a literal, for which C99 promises only 4095
 COLUMNS = 100
 
 
@@ -43,7 +43,7 @@ def source(name):
 
 
 def version():
-    """Returns the version of esbuild; None if it is not installed."""
+    """Returns the version of esbuild, or None if it is not installed."""
     try:
         run = subprocess.run(["esbuild", "--version"], stdout=subprocess.PIPE, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -71,8 +71,8 @@ def digest(text):
 
 
 def page(small):
-    """Returns the page. The targets of the styles are the oldest browsers that know light-dark(); the
-    script needs less than these have."""
+    """Returns the page. The targets of the styles are the oldest browsers that know light-dark(). The
+    script needs less than these browsers have."""
     first, css = source("first.css"), source("report.css")
     html, sections = source("report.html"), source("sections.html")
     js = "\n".join(source(name) for name in SCRIPTS)
@@ -107,14 +107,14 @@ def page(small):
 
 
 def literal(text):
-    """Returns an element of an array: adjacent literals, one a line."""
+    """Returns an element of an array as adjacent literals, one on each line."""
     escape = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines, line = [], ""
     previous = ""
     for c in text:
         out = escape.get(c, c)
         if c == "?" and previous == "?":
-            out = "\\?"  # no trigraphs
+            out = "\\?"  # so that there are no trigraphs
         if len(line) + len(out) > COLUMNS - 7:
             lines.append(line)
             line = ""
@@ -161,8 +161,8 @@ def refuse(constant):
 
 
 def brief(data):
-    """Leaves out what the page does not read, and writes events in brief, as the library does in its
-    own page."""
+    """Removes from a profile what the page does not read, and shortens its events, as the library does in
+    its own page."""
     for key in ("operation_allocations", "operation_summary"):
         data.pop(key, None)
     stacks = data.get("stacks")
@@ -191,7 +191,7 @@ def brief(data):
 
 
 def size(n):
-    """Writes bytes as memlord_format_bytes does."""
+    """Returns bytes as text, as memlord_format_bytes does."""
     unit = 0
     while unit < 6 and n >= 1023.995:
         n, unit = n / 1024, unit + 1
@@ -237,7 +237,7 @@ def embedded(data):
 
 
 def profile(path, base, small):
-    """Prints the page of a profile. The base is in an element of its own, behind the profile."""
+    """Prints the page of a profile. The base is in an element of its own, after the profile."""
     data = read(path)
     brief(data)
     text = embedded(data)

@@ -1,8 +1,8 @@
-/* What changed between two profiles: the rows, sums, names and doubts of src/tools/diff.c. Both pass the cases of
-   tests/compare/. */
+/* The comparison of two profiles has the rows, sums, names and doubts of src/tools/diff.c. Both pass the
+   cases of tests/compare/. */
 'use strict';
 
-const DIFFS = { // by kind: the key of its list in a profile; of live, peak and allocated bytes; what the list lacks of the total
+const DIFFS = { // by kind: the key of the list in a profile; the keys of live, peak and allocated bytes; the name of the row for what the list lacks of the total
     stack: ['stacks', 'live_bytes', 'peak_bytes', 'alloc_bytes'],
     site: ['sites', 'live_bytes', 'peak_bytes', 'alloc_bytes', '(no site)'],
     tag: ['tags', 'allocated', 'peak', '', '(untagged)'],
@@ -10,18 +10,18 @@ const DIFFS = { // by kind: the key of its list in a profile; of live, peak and 
     device: ['devices', 'allocated', 'peak', 'total_allocated'],
     leak: ['leaks', 'bytes', '', '', '(not listed)'],
 };
-const NOWHERE = '(unknown)'; // a site that is not known
+const NOWHERE = '(unknown)'; // the name of a site that is not known
 const versus = { base: null, now: null, by: null };
 
 // -- rows of a profile --
 
-/* Returns a number of bytes that is exact; NaN: it is not known. */
+/* Returns a number of bytes that is exact, or NaN if it is not known. */
 const solid = x => typeof x === 'number' && x >= 0 && x <= Number.MAX_SAFE_INTEGER && x % 1 === 0 ? x : NaN;
 const word = x => typeof x === 'string' ? x : null;
 
-/* An offset is a place in one build of a module. Finds the places without a name in modules that both sides have, in
-   builds that only one side has: they cannot be compared. Returns for each side, by the text of such a place, the name
-   that stands for all of them in its module. */
+/* Finds the places that cannot be compared. An offset is a place in one build of a module. So these are
+   the places without a name in a build that only one side has, if both sides have the module. Returns for
+   each side a map from the text of such a place to the name that stands for all of them in its module. */
 function strangers(raws) {
     const modules = new Map(), found = raws.map(() => new Map()), runs = raws.map((raw, side) => [when(raw) || side, obj(raw.metadata).pid].join(' '));
     if (strangersOf.raws.every((raw, side) => raw === raws[side])) return strangersOf.found;
@@ -47,7 +47,7 @@ function strangers(raws) {
     Object.assign(strangersOf, { raws, found });
     return found;
 }
-const strangersOf = { raws: [null, null], found: null }; // the last two: each list asks
+const strangersOf = { raws: [null, null], found: null }; // the last arguments and result, because each list asks again
 const bare = site => !word(site.function) && !(solid(site.line) > 0) && (word(site.file) || '').includes('+0x');
 const strangeName = (site, strange) => strange && bare(site) && strange.get(site.file) || '';
 
@@ -58,7 +58,7 @@ function diffSite(site, withLine, strange) {
     return [name, file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
 }
 
-/* Returns the name of a row; null: it has none. */
+/* Returns the name of a row, or null if it has none. */
 function diffName(kind, item, withLine, strange) {
     const device = word(item.device), tag = word(item.tag), of = diffSite(obj(item.site), withLine, strange);
     if (kind === 'scope') return word(item.path);
@@ -75,8 +75,8 @@ const diffStacks = (stacks, strange) => stacks.list.map(row => {
         strange: path.length > 0 && path[0].strange, several: path.some(f => f.strange) });
 });
 
-/* Returns the leaks by site. A profile of 0.4 has groups of a site, tag, scope and device: rows of one name are added
-   up. */
+/* Returns the leaks by site. In a profile of 0.4 these are groups of a site, tag, scope and device, and
+   rows of one name are added up. */
 const leaksOf = raw => Array.isArray(obj(raw.leaks).sites) ? raw.leaks.sites : obj(raw.leaks).by_site;
 const rawList = (raw, kind) => kind === 'leak' ? leaksOf(raw) : raw[DIFFS[kind][0]];
 const stacksListed = raw => Array.isArray(obj(raw.stacks).list), depthOf = raw => num(obj(raw.stacks).depth);
@@ -86,7 +86,7 @@ const diffList = (raw, kind, strange) => kind === 'stack' ? diffStacks(stacksIn(
 
 const newRow = (name, stem, brief) => ({ name, stem, brief, sides: 0, strange: false, bytes: [[0, 0, 0], [0, 0, 0]], doubt: 0 });
 
-/* Adds the rows of one profile to those of one kind, by name. */
+/* Adds the rows that one profile has of one kind to `rows`, by name. */
 function diffLoad(rows, kind, raw, side, strange) {
     const [, ...keys] = DIFFS[kind], rest = keys[3], total = obj(raw.total), lacks = [total.allocated, NaN, total.total_allocated].map(solid);
     if (kind === 'leak') lacks[0] = solid(obj(raw.leaks).bytes);
@@ -102,7 +102,7 @@ function diffLoad(rows, kind, raw, side, strange) {
     for (const item of diffList(raw, kind, strange)) {
         const name = diffName(kind, item, true, strange), from = kind === 'device' ? obj(item.stats) : item;
         const values = keys.slice(0, 3).map(key => key ? solid(from[key]) : NaN), several = item.several || !!strangeName(obj(item.site), strange);
-        if (several) values[1] = NaN; // peaks do not add up
+        if (several) values[1] = NaN; // peaks cannot be added up
         if (name !== null) add(name, diffName(kind, item, false, strange), item.brief, values, item.error_bytes);
         if (item.strange || several && kind !== 'stack') rows.get(name).strange = true;
         values.forEach((x, m) => { lacks[m] -= x; });
@@ -112,8 +112,8 @@ function diffLoad(rows, kind, raw, side, strange) {
     if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
 }
 
-/* Joins two rows that differ only in the line, if one is gone, one is new, and there is no third with this stem: an
-   edit above a site changes its line. */
+/* Joins two rows that differ only in the line, if one is gone, the other is new, and no third row has
+   this stem. An edit above a site changes the site's line. */
 function diffMoved(rows) {
     const by = new Map();
     for (const row of rows) by.set(row.stem, (by.get(row.stem) || []).concat(row));
@@ -133,8 +133,8 @@ const changeOf = (row, m) => row.bytes[1][m] - row.bytes[0][m];
 const changeSize = (row, m) => Math.abs(changeOf(row, m)) || 0;
 const changed = row => row.sides !== 3 || row.strange || [0, 1, 2].some(m => changeSize(row, m) > 0);
 
-/* Returns all rows of a kind, the largest change first, by the measure that changed; null: one of the two profiles has
-   no such list. */
+/* Returns all rows of a kind, ordered by the measure that changed, the largest change first. Returns null
+   if one of the two profiles has no such list. */
 function diffRows(base, now, kind) {
     const rows = new Map(), strange = strangers([base, now]), first = measureOf({ base: { total: obj(base.total) }, now: { total: obj(now.total) } });
     if (!hasList(base, kind) || !hasList(now, kind)) return null;
@@ -147,7 +147,7 @@ function diffRows(base, now, kind) {
 
 const when = raw => word(obj(raw.metadata).generated_at);
 
-/* Returns what makes the comparison doubtful, in the words of src/tools/diff.c. */
+/* Returns sentences about what makes the comparison doubtful, in the words of src/tools/diff.c. */
 function diffDoubts({ base, now }, rows) {
     const both = [base, now], said = [], labels = raw => text(obj(raw.metadata).labels), [was, is] = both.map(p => when(p.raw));
     const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
@@ -203,7 +203,7 @@ const TOTALS = ['allocated', 'peak', 'total_allocated'];
 const totalChange = ({ base, now }, m) => solid(now.total[TOTALS[m]]) - solid(base.total[TOTALS[m]]);
 const measureOf = both => Math.max([0, 1, 2].findIndex(m => totalChange(both, m)), 0);
 
-/* Returns the answer: by how much the total changed, and which row changed most. */
+/* Returns the answer, which says by how much the total changed and which row changed most. */
 function diffAnswer(both, rows) {
     const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
@@ -277,7 +277,8 @@ function compareText(source, name, as) {
     compareNow(side(raw, as || name), side(view.profile.raw, 'the profile shown'));
 }
 
-/* Opens a dropped file. If it was dropped on the field for comparing, compares with it. */
+/* Reads a file that was dropped. If it was dropped on the field for comparing, the profile that is shown
+   is compared with it. */
 const dropped = e => readFile(e.dataTransfer.files[0], e.target.id === 'beside' ? compareChosen : load);
 
 function compareChosen(source, name) {
@@ -285,7 +286,7 @@ function compareChosen(source, name) {
     $('versus').scrollIntoView();
 }
 
-/* Ends the comparison with the profile that was shown before. */
+/* Ends the comparison, if there is one. The profile that was shown stays. */
 function compareNone() {
     $('beside').hidden = $('compare').hidden = false;
     compareNow(null, null);

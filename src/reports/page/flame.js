@@ -1,11 +1,11 @@
-/* The flame graph of the report page: bytes by stack, scope, tag or site, as rows of boxes below
+/* The flame graph of the report page shows bytes by stack, scope, tag or site. Boxes stand in rows below
    what holds them. The comparison of two profiles draws the changes with the same code. */
 'use strict';
 
 // -- stacks out of a profile --
 
-/* The stacks of a profile, the outermost frame first; null: it has none. No other function knows how
-   a profile writes them. */
+/* Returns the stacks of a profile with the outermost frame first, or null if it has none. No other
+   function knows how a profile writes stacks. */
 function readStacks(raw) {
     const s = obj(raw.stacks), modules = objs(s.modules), list = objs(s.list), more = obj(s.more);
     const frames = objs(s.frames).map(f => frameOf(obj(f.site), obj(modules[num(f.module)]), zero(f.offset)));
@@ -19,8 +19,8 @@ function stacksOf(raw) {
     return stacksRead.get(raw);
 }
 
-/* Returns a frame: its key, which tells it from others, its name and its colour. A function is one frame
-   in all of its lines. An address without a name is a place in one build of its module. */
+/* Returns a frame with its key, which tells it from others, its name and its colour. All lines of a
+   function are one frame. An address without a name is a place in one build of its module. */
 function frameOf(site, module, offset) {
     const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
     const path = text(module.module), source = /\+0x[0-9a-f]+$/.test(file) ? '' : file, at = file || '0x' + offset.toString(16);
@@ -64,8 +64,8 @@ function heldAtPeak(tree, p, side, keyOf) {
     };
 }
 
-/* A node has its values by side and measure. Side 0 is the base of a comparison, side 1 the profile that is
-   shown. A parent comes before its children in the list of nodes. */
+/* Returns a new node, which has its values by side and measure. Side 0 is the base of a comparison, and
+   side 1 is the profile that is shown. A parent comes before its children in the list of nodes. */
 function newNode(up, key, about) {
     return { up, key, name: about.name, place: about.place || '', paint: about.paint || about.name, depth: up ? up.depth + 1 : 0,
         pick: about.pick || null, byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
@@ -85,7 +85,7 @@ function childOf(tree, up, key, about) {
     return node;
 }
 
-/* Adds [live, peak, allocated] bytes to a node. A value of null is not known. */
+/* Adds [live, peak, allocated] bytes to a node. A null means that the value is not known. */
 function addTo(tree, node, side, values) {
     node.sides |= 1 << side;
     values.forEach((value, m) => {
@@ -95,20 +95,20 @@ function addTo(tree, node, side, values) {
     });
 }
 
-/* Returns the node of a device if there are several devices, else the root. */
+/* Returns the node of a device if there are several devices, and otherwise the root. */
 function underDevice(tree, device) {
     const name = text(device) || '(not known)';
     return tree.split ? childOf(tree, tree.nodes[0], name, { name }) : tree.nodes[0];
 }
 
-/* Returns a frame; for one that the other profile cannot have, the frame that stands for all such frames of
-   its module. */
+/* Returns a frame. If the other profile cannot have the frame, returns the one that stands for all such
+   frames of its module. */
 const strangeFrame = (frame, strange) => {
     const name = strangeName(frame.site, strange);
     return name ? { key: name, name, site: frame.site, paint: frame.paint, strange: true } : frame;
 };
 
-/* Returns a path in which frames that stand for a module, and follow each other, are one frame. */
+/* Returns a path in which frames that follow each other and stand for one module are one frame. */
 const strangePath = (path, strange) => path.map(frame => strangeFrame(frame, strange)).filter((f, i, all) => !f.strange || !i || all[i - 1].key !== f.key);
 
 function growStacks(tree, p, side, strange) {
@@ -144,8 +144,8 @@ function growScopes(tree, p, side) {
 
 const siteChoice = site => ({ kind: 'site', value: siteKey(site) });
 
-/* Adds tags, and below a tag its sites. The sites of a tag are known only of leaks: live blocks that were
-   born since the mark. */
+/* Adds tags, and below a tag its sites. The sites of a tag are known only for leaks, which are live
+   blocks that were allocated since the mark. */
 function growTags(tree, p, side, strange) {
     const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
     const nameOf = one => typeof one.tag === 'string' ? one.tag : null, held = heldAtPeak(tree, p, side, nameOf);
@@ -195,7 +195,7 @@ function growSites(tree, p, side, strange) {
 
 const GROW = { stacks: growStacks, scopes: growScopes, tags: growTags, sites: growSites };
 
-/* Returns the trees of one profile, or of two of which the base comes first. */
+/* Returns the trees of one profile, or of two profiles, the first of which is the base. */
 function growTrees(profiles) {
     const strange = profiles.length < 2 ? [] : strangers(profiles.map(p => p.raw));
     const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
@@ -206,8 +206,8 @@ function growTrees(profiles) {
     }).filter(tree => tree.nodes.length > 1);
 }
 
-/* Computes the sizes and places of all nodes for one measure. A box is as wide as the bytes under it. In a
-   comparison it is as wide as the changes under it, without their signs. */
+/* Computes the sizes and places of all nodes for one measure. A box is as wide as the bytes under it. In
+   a comparison it is as wide as the changes under it, without their signs. */
 function weigh(tree, m, both) {
     for (const n of tree.nodes) {
         n.now = n.own[1][m];
@@ -239,7 +239,7 @@ function weigh(tree, m, both) {
     }
 }
 
-/* Returns the functions in the order of the bytes that they allocate themselves. Bytes under a recursion
+/* Returns the functions, ordered by the bytes that they allocate themselves. Bytes under a recursion
    count once. */
 function flattened(tree) {
     const all = new Map();
@@ -260,15 +260,16 @@ function flattened(tree) {
 
 const FLAME_ROW = 20, FLAME_ROWS = 48;
 
-/* Returns the colour of a change: red if it grew, blue if it shrank, and the fuller the more of the change is
-   in one direction. */
+/* Returns the colour of a change. The colour is red if the bytes grew and blue if they shrank. It is the
+   stronger, the more of the change is in one direction. */
 function changeColour(n) {
     const part = n.size ? (n.now - n.was) / n.size : 0, full = Math.abs(part);
     const [light, chroma] = ink.dark ? [0.36 + 0.14 * full, 0.13 * full] : [0.93 - 0.13 * full, 0.12 * full];
     return `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${part > 0 ? 30 : 255})`;
 }
 
-/* Returns the colour of a box. Each file or module has a hue; names in it are a little lighter or darker. */
+/* Returns the colour of a box. Each file or module has a hue, and its names are a little lighter or
+   darker. */
 function flameColour(chart, n) {
     if (chart.both) return changeColour(n);
     if (!n.up) return ink.rule;
@@ -288,7 +289,7 @@ function drawFlame(chart) {
         if (row + 1 >= FLAME_ROWS) continue;
         const wide = n.kids.findIndex(k => k.size * scale < 1), kids = wide < 0 ? n.kids : n.kids.slice(0, wide);
         open.push(...kids);
-        if (wide >= 0) { // all that are narrower than a pixel, as one
+        if (wide >= 0) { // all boxes that are narrower than a pixel are drawn as one
             const from = (n.kids[wide].x - top.x) * scale, to = x + w - n.self * scale;
             g.fillStyle = ink.rule;
             g.fillRect(from, (row + 1) * FLAME_ROW, Math.max(to - from, 0), FLAME_ROW - 1);
@@ -375,7 +376,7 @@ function searchFlame(chart, words) {
     const all = chart.tree.nodes[0];
     words = words.trim().toLowerCase();
     chart.found = words ? new Set(chart.tree.nodes.filter(n => n.up && n.size > 0 && (n.name + '\n' + n.place).toLowerCase().includes(words))) : null;
-    const under = new Set(); // a parent comes before its children
+    const under = new Set(); // the nodes at or below one that was found; a parent comes before its children
     let share = 0;
     for (const n of words ? chart.tree.nodes : []) {
         if (under.has(n.up)) under.add(n);
@@ -389,7 +390,7 @@ function searchFlame(chart, words) {
 
 // -- what is done to it --
 
-/* Returns the box that an arrow key leads to. Boxes beside each other are in the order of their size. */
+/* Returns the box that an arrow key leads to. Boxes beside each other are ordered by size. */
 function neighbour(n, key, top) {
     if (key === 'ArrowDown') return n.kids[0];
     if (n === top) return null;
@@ -397,7 +398,7 @@ function neighbour(n, key, top) {
     return n.up.kids[n.up.kids.indexOf(n) + (key === 'ArrowLeft' ? -1 : 1)];
 }
 
-/* Returns the sites of all frames with a name, and of the frames that they call. */
+/* Returns the sites of all frames with a name, and of the frames that are called by these. */
 function sitesUnder(p, name) {
     const sites = new Set(), stacks = stacksOf(p.raw);
     for (const { path } of stacks ? stacks.list : []) {
@@ -446,7 +447,7 @@ function flameCanvas(chart) {
             else if (!finger) hideTip();
         },
         pointerleave: () => finger || hideTip(),
-        click: e => { // a finger cannot hover: its first tap tells, its second one zooms
+        click: e => { // a finger cannot hover, so its first tap shows what a box is, and its second one zooms
             const n = boxAt(chart, ...spot(e)), told = chart.selected === n;
             pickBox(chart, n);
             if (n && (!finger || told)) enterBox(chart, n);
@@ -462,7 +463,7 @@ function flameTable(chart) {
         ['Change', 'signed', r => chart.both ? r.change : null, { tone: true }]], rows, { name: 'functions', sort: 'Self' });
 }
 
-/* Returns sentences on what the picture does not show. */
+/* Returns sentences about what the picture does not show. */
 function flameWords(chart, p) {
     const said = [], stacks = chart.tree.by === 'stacks' && stacksOf(p.raw), all = chart.tree.nodes[0], atPeak = chart.measure === 1 && chart.tree.atPeak;
     const holders = objs(p.raw.peak_holders), whole = atPeak ? sum(holders, h => zero(h.bytes)) : chart.measure ? null : num(p.total.allocated);
@@ -520,7 +521,7 @@ window.addEventListener('beforeprint', () => view.charts.forEach(chart => chart.
 function showFlame(p, body) {
     const trees = growTrees([p]);
     if (!trees.length) return false;
-    const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // 1: the peak, as what is left at the end of a program tells little
+    const chart = flameGraph(p, trees, false, objs(p.raw.verdicts).some(v => v.kind === 'peak') ? 1 : 0); // 1: the peak, because what is left at the end of a program tells little
     fill(body, chart.element);
     redraw();
     return true;

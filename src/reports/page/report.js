@@ -1,6 +1,6 @@
-/* The report page: reads one profile of schema memlord/2 and draws it. No part of a profile is
-   trusted: text reaches the page only through textContent and fillText, numbers only through num().
-   A value that is missing or null is left out. */
+/* The report page reads one profile of schema memlord/2 and draws it. No part of a profile is trusted:
+   text reaches the page only through textContent and fillText, and numbers only through num(). A value
+   that is missing or null is left out. */
 'use strict';
 
 // -- values out of a profile --
@@ -8,14 +8,14 @@
 const arr = x => Array.isArray(x) ? x : [];
 const obj = x => x && typeof x === 'object' && !Array.isArray(x) ? x : {};
 const objs = x => arr(x).map(obj);
-const num = x => typeof x === 'number' && Math.abs(x) <= 2e19 ? x : null; // up to a uint64_t; null: not known
+const num = x => typeof x === 'number' && Math.abs(x) <= 2e19 ? x : null; // numbers up to a uint64_t; null if the number is not known
 const zero = x => num(x) || 0;
 const clamp = (x, low, high) => x < low ? low : x > high ? high : x;
 const sum = (list, get) => list.reduce((total, x) => total + zero(get(x)), 0);
 const most = (list, get) => list.reduce((top, x) => Math.max(top, zero(get(x))), 0);
 
-/* Returns a name as the page shows it: cut after `max` characters, with pictures in place of control
-   characters, and without characters that reorder the text around them. */
+/* Returns a name as the page shows it. It is cut after `max` characters. Control characters are shown as
+   pictures, and characters that reorder the text around them are replaced. */
 function text(s, max) {
     if (typeof s === 'number') return String(s);
     if (typeof s !== 'string') return '';
@@ -25,8 +25,8 @@ function text(s, max) {
         .replace(/[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
 }
 
-/* Returns a site as text. In brief, a long path is cut to its end, which tells files apart, and a long
-   name to its beginning. */
+/* Returns a site as text. If `brief` is set, a long path is cut to its end, which tells files apart, and
+   a long name is cut to its beginning. */
 function siteText(site, brief) {
     if (typeof site === 'string') return text(site);
     const s = obj(site), line = zero(s.line) ? ':' + s.line : '', file = text(s.file);
@@ -34,7 +34,7 @@ function siteText(site, brief) {
     return [text(s.function, brief ? 60 : 0), (cut < 0 ? file : '…' + file.slice(cut - 40)) + line].filter(Boolean).join('  ');
 }
 
-const LONG = 600e9; // ns: longer times are shown in minutes and hours
+const LONG = 600e9; // in ns; longer times are shown in minutes and hours
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
 /* Writes bytes as memlord_format_bytes does: with two decimals at most, and without zeros at the end. */
@@ -69,7 +69,7 @@ function duration(ns) {
     return count(Math.floor(s / 3600)) + ' h ' + Math.floor(s % 3600 / 60) + ' min';
 }
 
-/* Writes a point in time, so that two of them that are `step` ns apart differ. */
+/* Returns a point in time as text, such that two points that are `step` ns apart differ. */
 function instant(ns, step) {
     if (view.to >= LONG) {
         const s = ns / 1e9, m = Math.floor(s / 60 + 1e-9), rest = Math.max(s - m * 60, 0);
@@ -81,8 +81,8 @@ function instant(ns, step) {
     return (ns / unit).toFixed(places) + name;
 }
 
-/* Returns the first index from `low` on whose value is above x, in an ascending array; `high` if there is
-   none before it. */
+/* Returns the first index from `low` to `high` - 1 whose value is above x, in an ascending array. Returns
+   `high` if there is none. */
 function above(values, x, low, high) {
     while (low < high) {
         const mid = (low + high) >> 1;
@@ -98,9 +98,9 @@ const $ = id => document.getElementById(id);
 
 const listen = (target, handlers) => Object.entries(handlers).forEach(([name, handler]) => target.addEventListener(name, handler));
 
-/* An element, 'tag' or 'tag.class', with attributes, if an object of them comes first, and children.
-   Attributes that are null are left out, those that are functions are handlers; children that are
-   not elements become text, and those that are not there nothing. */
+/* Makes an element from 'tag' or 'tag.class', from attributes, if an object of them comes first, and from
+   children. Attributes that are null are left out, and those that are functions are handlers. Children
+   that are not elements become text. Children that are missing are left out. */
 function el(tag, ...children) {
     const [type, kind] = tag.split('.'), e = document.createElement(type), first = children[0];
     if (kind) e.className = kind;
@@ -172,14 +172,14 @@ const KINDS = ['alloc', 'free', 'pend', 'move', 'arena_add', 'arena_sub', 'gc', 
     'scope_end', 'checkpoint'];
 const [ALLOC, FREE, , MOVE, ADD, SUB, GC, OOM, BEGIN, END, CHECKPOINT] = KINDS.keys();
 
-/* Returns the events, an array for each of their members. Events that are not in order of time are sorted
-   here; the library writes them in order. */
+/* Returns the events as one array for each of their members. The library writes events in order of time.
+   Events that are not in that order are sorted here. */
 function readEvents(raw, strings) {
     const source = obj(raw);
     let list = arr(source.list).filter(Array.isArray), now = 0, storage = 0;
     const names = arr(source.kinds).length ? source.kinds : KINDS;
     const codes = names.map(name => KINDS.indexOf(name));
-    if (source.brief === true) list = list.map(e => { // as in a page: times and storages are differences from the event before
+    if (source.brief === true) list = list.map(e => { // in a page, times and storages are differences from the event before
         now += zero(e[0]);
         if (e.length < 5) return [now, e[1], e[2], null, 0, 0, 0, 0, e[3]];
         return [now, e[1], e[2], e[3], storage += zero(e[4]), ...e.slice(5)];
@@ -193,7 +193,7 @@ function readEvents(raw, strings) {
     const e = { n, lost: zero(source.lost), time: new Float64Array(n),
         kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
         bytes: new Float64Array(n), scope: new Float64Array(n), site: new Int32Array(n), tag: new Int32Array(n),
-        storage: i => list[i][4], // a checkpoint says its name itself
+        storage: i => list[i][4], // a checkpoint has its name here
         label: i => text(typeof list[i][7] === 'string' ? list[i][7] : arr(strings)[list[i][7]]) };
     for (let i = 0; i < n; i++) {
         const event = list[i], kind = codes[event[1]];
@@ -225,12 +225,12 @@ function readSnapshots(raw) {
     return list.sort((a, b) => a.time - b.time);
 }
 
-/* Returns the live bytes of a device over time: straight lines between snapshots and, from index `fine`,
-   a step for each event. The steps are computed backwards from the live bytes at the end. */
+/* Returns the live bytes of a device over time. They are straight lines between snapshots and, from index
+   `fine` on, a step for each event. The steps are computed backwards from the live bytes at the end. */
 function readCurve(p, d, total) {
     const e = p.events, since = e.n ? e.time[0] : Infinity;
     const early = p.snapshots.filter(s => s.time < since);
-    const begin = early.length || !e.lost ? 1 : 0; // 1: the curve begins with 0 bytes at time 0; unknown if events were overwritten
+    const begin = early.length || !e.lost ? 1 : 0; // 1: the curve begins with 0 bytes at time 0. If events were overwritten, its beginning is not known
     const fine = early.length + begin;
     const n = p.snapshots.length || e.n ? fine + (e.n ? 1 : 0) + total + 1 : 0;
     const t = new Float64Array(n), v = new Float64Array(n);
@@ -260,8 +260,9 @@ function levelAt(c, time) {
     return c.v[i] + (c.v[i + 1] - c.v[i]) * (time - c.t[i]) / (c.t[i + 1] - c.t[i] || 1);
 }
 
-/* Returns where the peak stands in the picture: at the top of the curve if that is as high, else when the
-   ledger last noted who held it. Its height is the most that the profile proves, within peak_error. */
+/* Returns where the peak stands in the picture. That is the top of the curve if the top is as high as the
+   peak. Otherwise it is the time when the ledger last noted who held the peak. Its height is the most
+   that the profile proves, within peak_error. */
 function findPeak(d, holder) {
     const c = d.curve, low = Math.max(zero(d.stats.peak), 0);
     let top = 0;
@@ -285,11 +286,11 @@ function readScopes(raw) {
     for (const s of list) {
         let up = byId.get(s.parent), hops = 0;
         for (let a = up; a && hops < 1000; a = byId.get(a.parent)) hops = a === s ? 1000 : hops + 1;
-        s.up = hops < 1000 && up !== s ? up : undefined; // a damaged profile may have a cycle
+        s.up = hops < 1000 && up !== s ? up : undefined; // a damaged profile may have a cycle of parents
         s.depth = s.up ? hops : 0;
         if (s.up) s.up.kids.push(s);
     }
-    for (const s of list.slice().sort((a, b) => b.depth - a.depth)) // the innermost first
+    for (const s of list.slice().sort((a, b) => b.depth - a.depth)) // the innermost scopes come first
         s.held = s.live === null ? null : s.live + sum(s.kids, k => k.held);
     return { list, byId };
 }
@@ -345,7 +346,7 @@ function read(raw) {
     return p;
 }
 
-/* Returns the time from the first to the last thing that happened: a report may have been written long
+/* Returns the time from the first to the last thing that happened. The report may have been written long
    after that. */
 function fitTime(p, calls) {
     const e = p.events, s = p.snapshots, moved = s.filter((x, i) => i && x.bytes !== s[i - 1].bytes || x.name);
@@ -358,9 +359,9 @@ function fitTime(p, calls) {
 
 // -- the model: slices of the timeline --
 
-const MAX_ROWS = 128; // of a thread; slices that overlap more deeply share the last row
+const MAX_ROWS = 128; // the most rows of a thread; slices that overlap more deeply share the last row
 
-/* Returns the invocations in order of their ends, by scope, and by scope and thread: so the event of an
+/* Returns the invocations in order of their ends, by scope, and by scope and thread. So the event of an
    end finds its invocation. */
 function callsByEnd(p) {
     const calls = new Map();
@@ -379,23 +380,23 @@ function callsByEnd(p) {
     return calls;
 }
 
-/* Returns the unused invocation that ended nearest to `end`, of those that ran at some time from `from` to
-   `to`; null: there is none. */
+/* Returns the unused invocation that ended nearest to `end`, of those that ran at some time from `from`
+   to `to`. Returns null if there is none. */
 function nearest(calls, from, to, end) {
     let best = null;
     if (!calls) return null;
     const off = c => Math.abs(c.end - end), first = above(calls.ends, from - 1, 0, calls.list.length);
-    for (const c of calls.list.slice(first, first + 64)) // no more overlap but in a profile that lies
+    for (const c of calls.list.slice(first, first + 64)) // more than 64 invocations overlap only in a profile that lies
         if (!c.used && c.call[0] <= to && (!best || off(c) < off(best))) best = c;
     return best;
 }
 
-/* Returns the invocation of a pair of events, and marks it as used; null: there is none. The clock is read
-   once for an event and once for its invocation, and any time may pass between the two. But a thread
-   is in only one invocation of a scope at a time. An invocation that was handed over may belong to
-   another thread; then its end tells. */
+/* Returns the invocation of a pair of events, and marks it as used. Returns null if there is none. The
+   clock is read once for an event and once for its invocation, and any time may pass between the two. But
+   a thread is in only one invocation of a scope at a time. An invocation that was handed over may belong
+   to another thread. It is found by its end. */
 function takeCall(calls, id, thread, start, end) {
-    const near = 2000; // ns that usually pass at most between two readings of the clock
+    const near = 2000; // in ns: two readings of the clock are usually at most this far apart
     let c = nearest(calls.get(id + ' ' + thread), start === null ? end : start, end, end);
     if (!c) {
         c = nearest(calls.get(id), end - near, end, end);
@@ -405,9 +406,9 @@ function takeCall(calls, id, thread, start, end) {
     return c.call;
 }
 
-/* Calls `found` for each begin of a scope and its end in the same thread. A thread that takes a scope over,
-   and gives it back, has events of its own.
-   What has no end is running, what has no begin began before the events did. */
+/* Calls `found` for each begin of a scope and its end in the same thread. A thread that takes a scope
+   over and gives it back has events of its own.
+   An invocation without an end is still running, and one without a begin began before the first event. */
 function eachPair(e, found) {
     const open = new Map(), sums = new Map();
     for (let i = 0; i < e.n; i++) {
@@ -438,7 +439,7 @@ function readSlices(p) {
     };
     eachPair(e, (id, thread, start, end, delta) => {
         const call = end === null ? null : takeCall(calls, id, thread, start, end);
-        const cut = start === null && !call; // 1: it is not known when it began
+        const cut = start === null && !call; // true if it is not known when the invocation began
         if (start === null) start = call ? call[0] : e.time[0];
         add(id, thread, start, end === null ? p.end : end, call && num(call[3]) !== null ? call[3] : delta, call);
         Object.assign(out[out.length - 1], { cut, running: end === null });
@@ -450,7 +451,7 @@ function readSlices(p) {
     return layOut(out);
 }
 
-/* Gives each slice a row: the first free one below the slices that contain it. */
+/* Gives each slice a row, which is the first free one below the slices that contain it. */
 function layOut(list) {
     list.sort((a, b) => a.thread - b.thread || a.start - b.start || b.end - a.end || a.scope.depth - b.scope.depth);
     const threads = [];
@@ -472,14 +473,14 @@ function layOut(list) {
     return pack(list, threads, first + (group ? group.ends.length : 0));
 }
 
-/* Puts the slices of all rows into flat arrays, one row after the other, so that drawing reads no
+/* Puts the slices of all rows into flat arrays, one row after the other. So drawing need not read
    objects. */
 function pack(list, threads, rows) {
     const n = list.length, from = new Int32Array(rows + 1);
     for (const s of list) from[s.row + 1]++;
     for (let r = 0; r < rows; r++) from[r + 1] += from[r];
     const next = from.slice(), all = new Array(n), tone = new Uint8Array(n);
-    const top = most(list, s => Math.abs(zero(s.delta))); // a slice that changed by a sixteenth of it has a strong colour
+    const top = most(list, s => Math.abs(zero(s.delta))); // a slice that changed by at least a sixteenth of `top` has a strong colour
     const start = new Float64Array(n), end = new Float64Array(n), hueOf = new Uint8Array(n);
     for (const s of list) {
         const i = next[s.row]++;
@@ -495,30 +496,30 @@ function pack(list, threads, rows) {
 // -- the choice: a tag, a site, a scope or a stack. Tables and charts show what has to do with it --
 
 const siteKey = site => siteText(site).replace(/\s+/g, ' ');
-const lookup = list => { // strings by number, each made once
+const lookup = list => { // returns strings by number, and makes each of them once
     const made = [];
     return i => i in made ? made[i] : made[i] = siteKey(list[i]);
 };
 const rowKeys = r => ({ tag: text(r.tag), site: siteKey(r.site), scope: text(r.scope) });
 
-/* The key of a row that is compared with the choice. A stack is compared by the sites of its frames. */
+/* Returns which key of a row is compared with the choice. A stack is compared by the sites of its frames. */
 const keyOf = c => c.sites ? 'site' : c.kind;
-/* Returns whether a value is the choice, or a scope inside a chosen scope. */
+/* Returns whether a value is the choice, or is a scope inside a chosen scope. */
 const same = (c, value) => c.sites ? c.sites.has(value) : value === c.value || c.kind === 'scope' && !!value && value.startsWith(c.value + '/');
 
-/* Returns a function that gives the tag, the site or the scope of an event. */
+/* Returns a function that returns the tag, the site or the scope of an event. */
 function eventKeys(p) {
     const e = p.events, name = lookup(p.strings);
     const of = { tag: i => name(e.tag[i]), site: i => name(e.site[i]), scope: i => obj(p.scopes.byId.get(e.scope[i])).path };
     return (kind, i) => of[kind] ? of[kind](i) || '' : '';
 }
 
-/* Returns the tags, sites and scopes that events, leaks and blocks have together with the choice. */
+/* Returns the tags, sites and scopes that occur together with the choice in an event, a leak or a block. */
 function seenWith(p, c) {
     const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
     const e = p.events, key = eventKeys(p);
     const add = (kind, value) => {
-        for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // and the scopes around it
+        for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // adds a scope, and then each scope around it
             seen[kind].add(value.slice(0, at));
     };
     for (const r of [...objs(obj(p.raw.leaks).by_site), ...objs(obj(p.raw.largest_blocks).blocks)].map(rowKeys))
@@ -528,8 +529,8 @@ function seenWith(p, c) {
     return seen;
 }
 
-/* Returns whether a row has to do with the choice. `keys`: its tag, site and scope, as far as it has
-   them. */
+/* Returns whether a row has to do with the choice. `keys` has the row's tag, site and scope, as far as
+   the row has them. */
 function belongs(keys) {
     const c = view.choice;
     if (!c || !keys) return true;
@@ -537,7 +538,7 @@ function belongs(keys) {
     return Object.keys(keys).some(kind => c.seen[kind] && c.seen[kind].has(keys[kind]));
 }
 
-/* Returns the bytes of the choice on each device over time, as far as events tell. */
+/* Returns the bytes of the choice on each device over time, as far as the events tell. */
 function readParts(p, c) {
     const e = p.events, key = eventKeys(p), held = new Map(), steps = p.devices.map(() => ({ t: [], by: [] }));
     const step = (i, by) => {
@@ -548,7 +549,7 @@ function readParts(p, c) {
         const kind = e.kind[i], id = e.device[i] + ' ' + e.storage(i);
         if ((kind === ALLOC || kind === MOVE) && same(c, key(keyOf(c), i))) held.set(id, e.bytes[i]), step(i, e.bytes[i]);
         else if (kind === FREE && held.has(id)) step(i, -held.get(id)), held.delete(id);
-        else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // its alloc is older than the events
+        else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // the block was allocated before the first event
     }
     p.devices.forEach((d, i) => d.part = e.n ? readPart(p, c, d, steps[i]) : null);
 }
@@ -564,7 +565,8 @@ function readPart(p, c, d, { t, by }) {
     return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
 }
 
-/* Returns the address of a section with a choice. Half of a character cannot be in an address. */
+/* Returns the address of a section with a choice. Half of a character cannot be in an address, so it is
+   left out. */
 const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
 const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
 
@@ -583,22 +585,23 @@ function apply(c) {
     say(c ? `only ${c.kind} ${c.value}` : 'all is shown again');
 }
 
-/* Shows what has to do with { kind, value }, where the kind is tag, site, scope or stack; null: shows all.
-   A table that has no such kind goes by what events, leaks and blocks tell of the choice. */
+/* Shows what has to do with { kind, value }, where the kind is tag, site, scope or stack, or shows all if
+   that is null. A table without such a kind shows the rows that occur together with the choice in events,
+   leaks and blocks. */
 function choose(c, section) {
     history.pushState(null, '', address(section, c));
     apply(c);
     if (section && $(section)) $(section).scrollIntoView();
 }
 
-/* Follows an address as "#sites&tag=weights". An address without a choice ends the choice, unless `keep`
-   is set. */
+/* Follows an address such as "#sites&tag=weights". An address without a choice ends the choice, unless
+   `keep` is set. */
 function follow(hash, keep) {
     let section = '', c = null;
     for (const part of hash.slice(1).split('&')) {
         const [, kind, value] = /^(tag|site|scope|stack)=(.*)$/.exec(part) || [];
         if (!kind) section = part;
-        else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // no address of this page
+        else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // this is no address of this page
     }
     if (keep) return choose(c || view.choice, section);
     apply(c);
@@ -648,7 +651,8 @@ function look(from, to) {
         : `${duration(span)} from ${instant(view.from, span / 100)}, of ${duration(view.end)}`;
 }
 
-/* Shows all that happened; when called again, all the time from 0 to the report. */
+/* Shows the time in which something happened. If that is shown already, shows all the time from 0 to the
+   report. */
 const home = () => view.from === view.fit[0] && view.to === view.fit[1] ? look(0, view.end) : look(...view.fit);
 const zoom = (at, factor) => look(at - (at - view.from) * factor, at + (view.to - at) * factor);
 const middle = () => (view.from + view.to) / 2;
@@ -679,8 +683,8 @@ const xOf = (chart, t) => chart.left + (t - view.from) / (view.to - view.from) *
 const timeAt = (chart, x) =>
     view.from + (x - chart.left) / Math.max(chart.width - chart.left - 1, 1) * (view.to - view.from);
 
-/* Returns as much of a name as fits into a width, by whole characters. Characters from U+1100 on count as
-   two: to measure each name would cost more than to draw it. */
+/* Returns as much of a name as fits into a width, in whole characters. Characters from U+1100 on count as
+   two, because measuring each name would take longer than drawing it. */
 function fitted(name, width) {
     let room = width / 6.1, cut = 0;
     for (const c of name) {
@@ -711,8 +715,9 @@ function chartKeys(chart, event) {
     return true;
 }
 
-/* Mouse, touch, wheel and keys of a chart. Handlers: hover(x, y), leave(), tap(x, y), key(event)
-   and scroll(dy); `drags` says whether one finger pans or moves the cursor. */
+/* Handles the mouse, touch, wheel and keys of a chart. The handlers in `on` are hover(x, y), leave(),
+   tap(x, y), key(event) and scroll(dy). If `on.drags` is set, one finger pans. Otherwise it moves the
+   cursor. */
 function navigate(chart, on) {
     const c = chart.canvas, down = new Map();
     const spot = e => {
@@ -813,7 +818,7 @@ function drawCurves() {
     });
 }
 
-/* Returns the highest level that a lane has to show. Above it is room for names. */
+/* Returns the highest level that a lane has to show. There is room for names above it. */
 function scaleOf(d) {
     const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), d.height), limit = zero(d.stats.limit);
     return limit > 0 && limit < high * 2 ? Math.max(limit, high) : high;
@@ -850,7 +855,7 @@ function drawArea(g, d, curve, top, line, area) {
 }
 
 /* Draws a curve with at most one vertical stroke for each column of pixels, however many events fall into
-   that. */
+   the column. */
 function tracePath(g, d, { t, v, fine }, top) {
     const n = t.length;
     let i = Math.max(above(t, view.from, 0, n) - 1, 0), column = -1, low = 0, high = 0, last = 0;
@@ -927,8 +932,8 @@ function drawScale(g, d, top) {
 }
 
 /* Draws the checkpoints as a strip above the lanes. A name that would run into the next one is shown only
-   at the cursor. If there are few checkpoints, their lines go through the lanes; else only the line of
-   the one at the cursor does. */
+   at the cursor. If there are few checkpoints, their lines go through the lanes. Otherwise only the line
+   of the checkpoint at the cursor does. */
 function drawCheckpoints(g, list) {
     const seen = list.map(m => ({ x: Math.round(xOf(curves, m.time)) + 0.5, name: m.name })).filter(m => m.x >= curves.left && m.x <= curves.width);
     const at = curves.cursor === null ? -99 : xOf(curves, curves.cursor), off = m => Math.abs(m.x - at);
@@ -1055,12 +1060,12 @@ function drawThreads(g, s, first, last, scroll) {
     });
 }
 
-/* Draws a row. Slices narrower than a pixel share one stroke with those that follow in the same pixel. So a
-   row costs at most a stroke and a binary search for each of its pixels. */
+/* Draws a row. Slices that are narrower than a pixel share one stroke with those that follow in the same
+   pixel. So a row costs at most a stroke and a binary search for each of its pixels. */
 function drawRow(g, s, row, y) {
     const c = timeline, high = s.from[row + 1], colour = i => c.tones ? ink.tones[s.tone[i]]
         : view.choice && !belongs({ scope: s.all[i].scope.path }) ? ink.grid : ink.shades[s.hueOf[i]];
-    let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // a slice that ended just there is drawn
+    let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // a slice that ended at the left edge is drawn
     const flush = () => {
         if (run) g.fillStyle = run.colour, g.fillRect(run.x, y, run.w, ROW - 2);
         run = null;
@@ -1127,8 +1132,7 @@ function select(i, aloud) {
     showTip(c, clamp(xOf(c, s.start), c.left, c.width), c.tops[s.row] - $('lanes').scrollTop + ROW, s.scope.path, sliceFacts(s));
 }
 
-/* Selects the next or the previous slice in order of time. The order is computed when it is first
-   needed. */
+/* Selects the next or the previous slice in order of time. The order is computed when it is first needed. */
 function walk(way) {
     const s = timeline.slices;
     if (!s.order) {
@@ -1196,19 +1200,19 @@ function showTimeline(p, body) {
 
 // -- tables --
 
-/* How a kind of cell is shown, and what its title says. */
+/* By kind of cell: how the cell shows a value, and what its title says. */
 const SHOW = {
     text: [x => x, x => x.length > 28 ? x : null], bytes: [bytes, exact], signed: [signed, exact], count: [count],
     time: [duration, x => x === null ? null : count(x) + ' ns'], share: [percent],
 };
-const FIRST = 200; // rows that are rendered before the reader asks for more
-const TALL = 14; // rows that the box of a table shows at once
+const FIRST = 200; // the number of rows that are rendered before the reader asks for more
+const TALL = 14; // the number of rows that the box of a table shows at once
 const order = new Intl.Collator('en', { numeric: true });
 
 const compare = (a, b) => typeof a === 'string' ? order.compare(a, b) : a - b;
 
-/* Returns rows in the order of a column. Values that are not known come last in both directions. In a tree,
-   children follow their parent. */
+/* Returns rows in the order of a column. Values that are not known come last in both directions. In a
+   tree, children follow their parent. */
 function sorted(rows, get, down, tree) {
     const keys = new Map(rows.map(r => [r, get(r)])), blank = x => x === null || x === '';
     const by = (a, b) => {
@@ -1239,10 +1243,12 @@ function cell(column, row, tops) {
     return td;
 }
 
-/* Columns: [title, kind, get(row), options]; add: it has a sum; pick, value(row): what its cell chooses.
-   Options of the table: name, sort (a column's title), up: from the least, tree, inner(row): what a row
-   opens, keys(row): what the choice goes by, of: how many rows there are with those that are not listed,
-   rest: what these hold: [name, { column's title: sum }]. On a phone, bytes come first. */
+/* Returns a table. A column is [title, kind, get(row), options]. A column with `add` has a sum, and one
+   with `pick` and value(row) has cells that choose that value.
+   Options of the table: `name`; `sort` is the title of the column to sort by, and `up` sorts it from the
+   least; `tree` means that rows have parents; inner(row) returns the content of an opened row; keys(row)
+   returns what is compared with the choice; `of` is the number of rows with those that are not listed;
+   `rest` is what these hold, as [name, { column's title: sum }]. On a phone, bytes come first. */
 function table(columns, rows, options) {
     columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
         .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
@@ -1305,7 +1311,7 @@ function line(columns, row, tops, options) {
     return [tr];
 }
 
-/* Columns that many tables have. */
+/* These columns are in many tables. */
 const T = (title, key, more) => [title, 'text', r => text(r[key]), more];
 const N = kind => (title, key, more) => [title, kind, r => num(r[key]), more];
 const [B, C] = [N('bytes'), N('count')];
@@ -1319,8 +1325,8 @@ function showTable(rows, body, columns, options) {
     return true;
 }
 
-/* Returns what a list lacks of the totals, by the title of a column. `columns` has for each title the key
-   that the total and a row have, or the two keys. */
+/* Returns what a list lacks of the totals, by the title of a column. For each title, `columns` has the
+   key of the total and of a row, or two keys if they differ. */
 const lacking = (p, rows, columns) => Object.fromEntries(Object.entries(columns).map(([title, keys]) => {
     const [all, key] = [].concat(keys, keys);
     return [title, zero(p.total[all]) - sum(rows, r => r[key])];
@@ -1364,7 +1370,7 @@ const TABLES = {
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // a profile of 0.4 has groups alone
+        const leaks = obj(p.raw.leaks), sites = Array.isArray(leaks.sites), listed = objs(sites ? leaks.sites : leaks.by_site); // a profile of 0.4 has only groups
         const groups = sites ? objs(leaks.by_site).map(g => Object.assign({ key: leakKey(g) }, g)) : [], more = obj(leaks.more);
         return showTable(listed, body, [
             site, spread(TAG), spread(SCOPE), spread(T('Device', 'device')), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
@@ -1415,8 +1421,8 @@ const TABLES = {
    site, as under the interposer. */
 const freedThere = (p, options) => zero(p.total.frees) && !objs(p.raw.sites).some(r => zero(r.frees)) ? [] : [C('Frees', 'frees', options), B('Freed', 'free_bytes', options)];
 
-/* Returns the sites, over all devices and return addresses, the most live bytes first. Each has its part of
-   all live bytes, and the part that it has together with the sites before it. */
+/* Returns the sites over all devices and return addresses, those with the most live bytes first. Each has
+   its part of all live bytes, and the part that it has together with the sites before it. */
 function groupSites(p) {
     const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
     const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
@@ -1440,8 +1446,8 @@ function siteDevices(g, ask) {
         ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
 }
 
-/* Returns a column with the tag, scope or device that all leaks of a site have; if they have several, with
-   their number. */
+/* Returns a column with the tag, scope or device that all leaks of a site have or, if they have several,
+   with the number of these. */
 function spread([title, kind, get, more]) {
     const word = title.toLowerCase(), n = r => zero(r[word + 's']);
     return [title, kind, r => get(r) || (n(r) ? (n(r) > 1 ? '' : 'partly ') + many(n(r), word) : ''), more];
@@ -1470,8 +1476,8 @@ function parts(block, ask) {
 
 // -- what held the peak --
 
-/* Squarified: rows along the shorter side, each filled as long as its tiles grow squarer
-   (Bruls, Huizing, van Wijk 2000). Tiles come largest first. */
+/* Places tiles in rows along the shorter side. A row is filled as long as its tiles become squarer (the
+   squarified treemap of Bruls, Huizing and van Wijk, 2000). Requires: the largest tiles come first. */
 function squarify(tiles, w, h) {
     const out = [], total = sum(tiles, t => t.bytes), scale = total ? w * h / total : 0;
     let x = 0, y = 0, i = 0;
@@ -1507,7 +1513,7 @@ function holderTiles(d, by) {
     return list;
 }
 
-/* The tiles are one tab stop. Arrow keys walk from tile to tile. */
+/* Returns the map of tiles. All tiles together are one tab stop, and arrow keys go from tile to tile. */
 function treemap(tiles, total, width, height) {
     const boxes = squarify(tiles, width, height);
     const pick = e => {
@@ -1565,12 +1571,12 @@ function showPeak(p, body) {
 
 // -- devices --
 
-/* Returns the parts of which the memory of a device is made. They may be more than the total: unaccounted
-   bytes may be below 0. */
+/* Returns the parts of which the memory of a device is made. The parts may be more than the total, and
+   then the unaccounted bytes are below 0. */
 function composition(d) {
     const c = d.capacity, [total, free, unaccounted] = [c.total, c.free, c.unaccounted].map(num);
     const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
-    const held = new Map(); // bytes by tag: a tag may be on several devices of one physical device
+    const held = new Map(); // bytes by tag, because a tag may be on several devices of one physical device
     for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
     const tags = [...held].map(([name, size]) => ({ name, bytes: size, tag: !!name })).filter(t => t.bytes)
         .sort((a, b) => b.bytes - a.bytes);
@@ -1591,8 +1597,8 @@ function composition(d) {
 
 const limitOf = d => zero(d.capacity.limit) || zero(d.stats.limit);
 
-/* Draws the parts as one bar. A part that is narrower than a gap has no gap beside it. The host's pool is a
-   frame around the bytes that it reserved, and the limit is a line. */
+/* Draws the parts as one bar. A part that is narrower than a gap has no gap beside it. The host's pool is
+   a frame around the bytes that it reserved, and the limit is a line. */
 function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
     const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
@@ -1647,7 +1653,8 @@ function deviceFacts(d) {
         num(s.hit_rate) !== null && ['pool hits', percent(s.hit_rate)], times('requests saved by a retry', s.recoveries)]);
 }
 
-/* Draws bars of [label, value, title]. The axis has the labels of the first, the middle and the last. */
+/* Draws bars from a list of [label, value, title]. The axis has the labels of the first, the middle and
+   the last bar. */
 function bars(caption, list) {
     const top = most(list, b => b[1]);
     if (!top) return null;
@@ -1704,7 +1711,7 @@ function showDevices(p, body) {
 
 // -- overview --
 
-// Records that were overwritten or thinned out, because they are bounded. That is no fault.
+// These records are bounded, so they are overwritten or thinned out. That is no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
 const TOLD = new Map([['leaks', 'leaks'], ['peak', 'peak'], ['mistakes', 'mistakes']]); // the sections that kinds of verdicts lead to; the other kinds lead to the devices
 
@@ -1719,10 +1726,10 @@ function linked(part) {
     return [...out, words.slice(end, at), link(site, 'sites', 'site', siteKey(part.site)), words.slice(at + site.length)];
 }
 
-/* Says what a profile of an older version lacks. */
+/* Returns words that say what a profile of an older version lacks. */
 const older = raw => `written by MemLord ${text(raw.version, 20) || '(unknown)'}: it has no verdicts and no places of mistakes`;
 
-/* Returns the sentences that come first, in the words of the library: [how bad it is, ...words]. */
+/* Returns the sentences that come first, in the words of the library, as [how bad it is, ...words]. */
 function verdicts(p) {
     if (!Array.isArray(p.raw.verdicts)) return [['odd', `This profile was ${older(p.raw)}.`]];
     return [].concat(...objs(p.raw.verdicts).map(v => {
@@ -1733,7 +1740,7 @@ function verdicts(p) {
     }));
 }
 
-/* The bytes of a device's arena that no tag has. A profile of 0.4 has no tags of arenas. */
+/* Returns the bytes of a device's arena that no tag has. In a profile of 0.4, arenas have no tags. */
 const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
 function showOverview(p, body) {
@@ -1770,7 +1777,7 @@ function showAbout(p, body) {
 
 const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES, { about: showAbout });
 
-/* Draws a section. If that fails, the section says so, and the other ones are drawn all the same. */
+/* Draws a section. If that fails, the section says so, and the other sections are drawn all the same. */
 function drawSection(id, p) {
     const section = $(id), body = section.querySelector('.body');
     try {
@@ -1788,8 +1795,8 @@ function rangeTools() {
         key('+', 'Zoom in', about(0.5)), key('All', 'Show all', home)), el('output', { id: 'range' }));
 }
 
-/* Shows a profile. Draws the first sections at once, and then one section after the other, so that the page
-   answers in between. */
+/* Shows a profile. The first sections are drawn at once, and then the others one by one, so that the page
+   stays responsive. */
 function show(raw) {
     const p = read(raw), sections = Object.keys(DRAW), nav = $('nav');
     const link = section => section && section.dataset.nav && nav.append(el('a', { href: '#' + section.id }, section.dataset.nav));
@@ -1819,7 +1826,8 @@ const complain = words => {
     $('message').hidden = !words;
 };
 
-/* Parses the text of a profile. If it cannot be shown, says why, and leaves the page as it was. */
+/* Parses the text of a profile. If the profile cannot be shown, the page says why, and otherwise stays as
+   it was. */
 function parse(source, name) {
     const still = $('report').hidden ? '' : ' The report below is still the one before.';
     let raw;

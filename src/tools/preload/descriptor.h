@@ -4,9 +4,9 @@
 
 static struct {
     int known;      /* 1: stderr was open at the start */
-    dev_t device;   /* of the file that stderr was */
-    ino_t inode;    /* of the same file */
-    int duplicate;  /* a descriptor of the same file; -1: there is none */
+    dev_t device;   /* the device of the file that stderr was */
+    ino_t inode;    /* the inode of the same file */
+    int duplicate;  /* a descriptor of the same file; -1 if there is none */
 } start_stderr;
 
 static int is_start_stderr(int fd) {
@@ -15,30 +15,34 @@ static int is_start_stderr(int fd) {
            now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
 }
 
-/* Keeps a duplicate of stderr, with a high number. Programs close stderr before they exit, as
-   coreutils do, and use its number again. So both descriptors are checked before they are used. */
-static void keep_stderr(int duplicate) {
-    static const int floors[] = {1000, 240, 60, 10, 3};
+/* Notes which file stderr is. Programs close stderr before they exit, as coreutils do, and use its
+   number again. So a descriptor is checked before it is used. */
+static void know_stderr(void) {
     struct stat now;
-    size_t i;
     start_stderr.duplicate = -1;
     if (fstat(STDERR_FILENO, &now)) return;
     start_stderr.known = 1;
     start_stderr.device = now.st_dev;
     start_stderr.inode = now.st_ino;
-    for (i = 0; duplicate && start_stderr.duplicate < 0 &&
-                i < sizeof floors / sizeof floors[0]; i++) {
-        start_stderr.duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, floors[i]);
-    }
 }
 
-/* Returns a descriptor of the stderr of the start; -1: both are closed. */
+/* Keeps a duplicate of stderr, with a high number, for a report after the program has closed it. */
+static void keep_stderr(void) {
+    static const int floors[] = {1000, 240, 60, 10, 3};
+    size_t i;
+    for (i = 0; start_stderr.known && start_stderr.duplicate < 0 &&
+                i < sizeof floors / sizeof floors[0]; i++)
+        start_stderr.duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, floors[i]);
+}
+
+/* Returns a descriptor of the file that stderr was at the start, or -1 if none is open. */
 static int find_stderr(void) {
     if (is_start_stderr(STDERR_FILENO)) return STDERR_FILENO;
     return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
 }
 
-#define PATIENCE_MS 10000 /* how long symbolize, and the reader of our stderr, are waited for */
+#define PATIENCE_MS 10000 /* how long this library waits for symbolize, and for the reader of our
+                             stderr */
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -57,8 +61,8 @@ static int wait_for(int fd, short events, int64_t until) {
     return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-/* Writes to a descriptor; a memlord_write_fn. Waits for the reader, but not for ever. It writes
-   as many bytes at once as a pipe takes without blocking when it is ready. */
+/* A memlord_write_fn that writes to a descriptor. Waits for the reader, but not for ever. Writes at
+   most as many bytes at once as a pipe that is ready takes without blocking. */
 static int to_fd(void *user, const void *data, size_t size) {
     int fd = *(const int *)user;
     const char *at = (const char *)data;
@@ -78,7 +82,7 @@ static int to_fd(void *user, const void *data, size_t size) {
     return 0;
 }
 
-/* Writes a line to stderr if that can be done at once. */
+/* Writes a line to stderr if that needs no wait. */
 static void say(const char *line) {
     int fd = find_stderr();
     if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, strlen(line));

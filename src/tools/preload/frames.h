@@ -3,9 +3,9 @@
 /* ----------------------------------------------------------------------------- libunwind -- */
 
 /* libunwind finds out whether an address can be read by writing a byte from there into a pipe. A
-   program that closes all descriptors would use those of the pipe for files of its own. So it
-   gets no pipe, and its write asks the system in another way: a request for a signal mask with an
-   unknown operation, which reads the address before it is refused. */
+   program that closes all descriptors would use those of the pipe for files of its own. So
+   libunwind gets no pipe here. Its write asks the system in another way: by a request for a signal
+   mask with an unknown operation. The system reads the address before it refuses the request. */
 static int no_pipe(int ends[2], int flags) {
     (void)flags;
     ends[0] = ends[1] = -1;
@@ -25,18 +25,19 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
                                : syscall(number, a, b, c, d, e, f);
 }
 
-#define STACKS_MANY 65536 /* if a stack is taken more often than each so many bytes, the time that
-                             the unwinder takes matters */
+#define STACKS_MANY 65536 /* if one stack is taken for this many bytes or fewer, the time that the
+                             unwinder takes matters */
 
-/* Returns 1 if so many stacks are taken that the unwinder of libgcc would be too slow. Then the
-   start of libunwind, 0.3 ms, does not matter. */
+/* Returns 1 if so many stacks are taken that the unwinder of libgcc would be too slow. The start of
+   libunwind, 0.3 ms, does not matter then. */
 static int stacks_are_many(void) {
     const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
     return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
 }
 
 /* libunwind has memory for each thread, which the loader would get by malloc within an unwinder.
-   The free at the end of the thread would then be of a block that is not in the books. */
+   The free at the end of the thread would then be of a block that the ledger does not have. So the
+   memory is here. */
 #define TLS_ROOM 64
 static __thread unsigned char unwinder_tls[TLS_ROOM]
     __attribute__((aligned(16), tls_model("initial-exec")));
@@ -68,18 +69,19 @@ static int tame_libunwind(void *library, void *start) {
                                       {"write", (any_function *)write_no_pipe},
                                       {"syscall", (any_function *)syscall_no_pipe},
                                       {"__tls_get_addr", (any_function *)own_tls}};
-    enum { NO_CACHE = 0 }; /* no cache but the one of each thread, which needs no lock */
+    enum { NO_CACHE = 0 }; /* then only a cache of each thread remains, which needs no lock */
     void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
     void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
     int (*set_policy)(void *space, int policy);
     memcpy(&set_policy, &found, sizeof set_policy);
     if (!dl_iterate_phdr(has_small_tls, start)) return 0;
-    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before its first call, which starts
-                                                             it */
+    rebind(start, calls, sizeof calls / sizeof calls[0]); /* comes before the first call of
+                                                             libunwind, which starts it */
     return space && set_policy && !set_policy(*space, NO_CACHE);
 }
 
-/* Opens libunwind before the program begins: a call of malloc must not wait for the loader. */
+/* Opens libunwind before the program begins, because a call of malloc must not wait for the
+   loader. */
 static void open_libunwind(void) {
     int (*found)(void **, int) = NULL;
     void *library, *frames[STACK_DEPTH], *symbol;
@@ -90,17 +92,19 @@ static void open_libunwind(void) {
     if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase))
         memcpy(&found, &symbol, sizeof found);
     if (found && found(frames, STACK_DEPTH) > 2)
-        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with take_stack */
+        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with the load in
+                                                                    take_stack */
     else
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
 
 /* --------------------------------------------------------------- functions left out -- */
 
-static const char *skip_names; /* MEMLORD_SKIP */
-static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that a symbol has */
+static const char *skip_names; /* the value of MEMLORD_SKIP */
+static uint64_t skips_found;   /* a bit for each name in MEMLORD_SKIP that some symbol has */
 
-/* Returns 1 if a symbol has a name, or is a part that the compiler split off, as "name.cold". */
+/* Returns 1 if a symbol has a name, or is a part that the compiler split off, such as
+   "name.cold". */
 static int is_called(const char *symbol, const char *name, size_t length) {
     return length && !strncmp(symbol, name, length) &&
            (!symbol[length] || symbol[length] == '.');
@@ -160,7 +164,7 @@ static void skip_in_file(const file_image *file, uintptr_t base) {
 }
 
 static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
-    const int first = (*(int *)user)++ == 0; /* the first module is the program, whose name is
+    const int first = (*(int *)user)++ == 0; /* the first module is the program, and its name is
                                                 empty */
     int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
     struct stat s;
@@ -197,12 +201,13 @@ static void read_skips(void) {
 
 /* ------------------------------------------------------------------- what is not seen -- */
 
-/* Says which calls do not come through this library. */
+/* Notes in the reports which calls do not come through this library. */
 static void name_unseen(void) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
     Dl_info found, ours;
-    void *symbol = NULL; /* undefined in a program at a fixed address that takes the address of
-                            malloc: then it is the entry of a table that leads to ours */
+    void *symbol = NULL; /* in a program at a fixed address that takes the address of malloc, the
+                            symbol is undefined; it is then an entry of a table that leads to our
+                            malloc */
     size_t i;
 #if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)

@@ -1,4 +1,5 @@
-/* A part of preload.c: the functions of the C library, with the books kept. */
+/* A part of preload.c: the functions of the C library that are replaced, and record what they
+   do. */
 
 /* --------------------------------------------------------------------------- the hooks -- */
 
@@ -16,7 +17,8 @@ static int is_skipped(const void *return_address) {
     return i < skip_count;
 }
 
-/* Returns the place that called the functions that are left out; if there is none, the caller. */
+/* Returns the place that called the functions that are left out, or the caller if no such place is
+   found. */
 static void *call_outside(void *caller) {
     void *frames[MAX_SKIPS];
     size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
@@ -25,7 +27,8 @@ static void *call_outside(void *caller) {
     return i < n ? frames[i] : caller;
 }
 
-/* Returns the site of a caller. It is kept for the next call, which mostly has the same caller. */
+/* Returns the site of a caller. Keeps the site for the next call, which mostly has the same
+   caller. */
 static const memlord_site *site_of(void *caller) {
     static __thread __attribute__((tls_model("initial-exec"))) struct {
         void *caller;
@@ -39,9 +42,9 @@ static const memlord_site *site_of(void *caller) {
     return last.site;
 }
 
-/* Counts a block that a real function gave. `inside` is set around the real call, too: an
+/* Counts a block that a real function gave. `inside` is set around the real call, too, because an
    allocator may call itself (calloc may call malloc), and the handler of a signal that interrupts
-   it may exit. */
+   the allocator may exit. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
     if (origin.caller) {
         caller = origin.caller;
@@ -64,20 +67,21 @@ EXPORT void *malloc(size_t size) {
 EXPORT void *calloc(size_t n, size_t size) {
     if (inside) return real.calloc(n, size);
     inside = 1;
-    return opened(real.calloc(n, size), n * size, CALLER()); /* n * size does not overflow: the
-                                                                real calloc would have refused it */
+    return opened(real.calloc(n, size), n * size, CALLER()); /* n * size does not overflow, because
+                                                                the real calloc would have refused
+                                                                it */
 }
 
-/* A free has no site: reports are about who allocates, and to look the site up would be a fifth
-   of the whole cost. */
+/* A free has no site: reports are about the code that allocates, and looking the site up would be a
+   fifth of the whole cost. */
 
 /* Fetches the word before a block, which the real free and realloc read first and which is seldom
-   in the cache. So its miss overlaps with those of the books. */
+   in the cache. The cache miss then overlaps with those of the ledger. */
 static inline void fetch_ahead(const void *ptr) {
     __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
 }
 
-/* Takes a block off the books. Requires: inside. */
+/* Ends a block in the ledger. Requires: `inside` is set. */
 static inline void close_block(void *ptr) {
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
 }
@@ -95,8 +99,8 @@ EXPORT void free(void *ptr) {
     leave();
 }
 
-/* Copies a block of the first memory. Its size is not known, so more may be copied than was asked
-   for. */
+/* Copies a block of `boot`. The size of the block is not known, so more may be copied than was
+   asked for. */
 static void *copy_boot(const void *old, size_t size) {
     size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
     void *fresh = real.malloc(size);
@@ -104,7 +108,7 @@ static void *copy_boot(const void *old, size_t size) {
 }
 
 /* Does a realloc to 0 bytes. The allocator frees the block and returns NULL, or returns a new
-   block. So NULL does not mean that the old block is still there. */
+   block. So a result of NULL does not mean that the old block is still there. */
 static void *realloc_to_zero(void *old, void *caller) {
     close_block(old);
     return opened(real.realloc(old, 0), 0, caller);
@@ -135,7 +139,7 @@ EXPORT void *realloc(void *old, size_t size) {
     return realloc_from(old, size, CALLER());
 }
 
-/* not in every C library, and in none more than this */
+/* Not every C library has reallocarray, and none does more than this. */
 EXPORT void *reallocarray(void *old, size_t n, size_t size) {
     if (size && n > SIZE_MAX / size) {
         errno = ENOMEM;

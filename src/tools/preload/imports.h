@@ -4,7 +4,7 @@
 
 static char notes[1024]; /* the labels of the reports */
 
-/* Adds to the line of labels that every report has. Text that does not fit is cut. */
+/* Adds words to the labels that every report has. Cuts text that does not fit. */
 static void add_note(const char *what, const char *which) {
     size_t n = strlen(notes);
     (void)snprintf(notes + n, sizeof notes - n, "%s%s%s", n ? "; " : "", what, which);
@@ -22,7 +22,7 @@ typedef struct rebinding {
 } rebinding;
 
 typedef struct rebindings {
-    const void *module; /* the start of the only module to change; NULL: all modules */
+    const void *module; /* the start of the only module to change; NULL means all modules */
     const rebinding *at;
     size_t count;
 } rebindings;
@@ -32,7 +32,7 @@ typedef struct relocations {
     size_t bytes;
 } relocations;
 
-typedef struct linkage { /* what a module needs of others */
+typedef struct linkage { /* what a module needs from others */
     const ElfW(Sym) *symbols;
     const char *strings;
     relocations all, calls;
@@ -62,7 +62,9 @@ static void set_slot(const struct dl_phdr_info *module, uintptr_t slot, any_func
     void *page = (void *)(slot / size * size);
     const int sealed = is_sealed(module, (uintptr_t)page, size);
     if (slot % sizeof to || (sealed && mprotect(page, size, PROT_READ | PROT_WRITE))) return;
-    __atomic_store_n((any_function **)slot, to, __ATOMIC_RELEASE); /* another thread may call */
+    __atomic_store_n((any_function **)slot, to, __ATOMIC_RELEASE); /* a release store, because
+                                                                      another thread may call
+                                                                      through the slot */
     if (sealed) (void)mprotect(page, size, PROT_READ);
 }
 
@@ -79,7 +81,8 @@ static void rebind_table(const struct dl_phdr_info *module, const linkage *l,
     }
 }
 
-/* In most modules the loader has made addresses of these; in some they are still offsets. */
+/* Returns the address that an entry of the dynamic section has. In most modules the loader has
+   turned these offsets into addresses; in some they are still offsets. */
 static const void *loaded(const struct dl_phdr_info *module, const ElfW(Dyn) *d) {
     const uintptr_t address = (uintptr_t)d->d_un.d_ptr;
     return (const void *)(address < module->dlpi_addr ? module->dlpi_addr + address : address);
@@ -134,8 +137,9 @@ static void rebind(const void *module, const rebinding *at, size_t count) {
 
 /* ------------------------------------------------------------- jemalloc by its own names -- */
 
-/* These are not exported: `if (mallocx)` must stay false in a program without jemalloc. The calls
-   of the modules that are there at the start are rebound. */
+/* The functions of jemalloc. Our versions are not exported, because `if (mallocx)` must stay false
+   in a program without jemalloc. Instead, the calls of the modules that are there at the start are
+   rebound. */
 static struct {
     void *(*mallocx)(size_t size, int flags);
     void *(*rallocx)(void *ptr, size_t size, int flags);
@@ -162,8 +166,8 @@ static void *counted_rallocx(void *old, size_t size, int flags) {
     return fresh;
 }
 
-/* Resizes in place: the answer is the room that the block has now, which is less than `size` where
-   that was refused. */
+/* Resizes a block in place. The result is the room that the block has now, which is less than
+   `size` if the resize was refused. */
 static size_t counted_xallocx(void *ptr, size_t size, size_t extra, int flags) {
     memlord_realloc_token token;
     size_t room;

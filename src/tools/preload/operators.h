@@ -2,11 +2,11 @@
 
 /* -------------------------------------------------------------- operator new and delete -- */
 
-/* Without these, all blocks of C++ would have one site, which is in operator new. A hook notes
+/* Without these hooks all blocks of C++ would have one site, which is in operator new. A hook notes
    the place of the call, and calls the real operator, which is that of the C++ library or of the
-   allocator. The real one calls the new handler and throws through this frame. The operator of
-   libstdc++ calls malloc, which counts the block. That of an allocator does not; then the block
-   is counted here. The mangled names have the letter of size_t. */
+   allocator. The real operator calls the new handler and throws through this frame. The operator of
+   libstdc++ calls malloc, which counts the block. The operator of an allocator does not call
+   malloc, so its block is counted here. The mangled names have the letter of size_t. */
 #if SIZE_MAX == ULONG_MAX
 #define SIZE_LETTER "m"
 #else
@@ -52,7 +52,8 @@ NEWS(DECLARE)
 DELETES(DECLARE)
 
 /* An exception that passes through an operator new runs its clean-up with the unwinder that threw
-   it, not with the one that is linked into this library. The compiler calls these two functions. */
+   the exception, not with the unwinder that is linked into this library. The compiler calls these
+   two functions. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);
@@ -76,9 +77,9 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { thrower_resume(exception); }
 
-/* Returns the real operator of a name. If RTLD_NEXT does not see a C++ library, because it came
-   with a module that was opened later, the caller's module sees it. It stays open, as its address
-   is kept. */
+/* Returns the real operator of a name. If a C++ library came with a module that was opened later,
+   RTLD_NEXT does not see it, but the caller's module does. That module stays open, because the
+   address is kept. */
 static void *find_operator(void **known, const char *name, void *caller) {
     const int was_inside = inside;
     void *found, *module;
@@ -91,12 +92,13 @@ static void *find_operator(void **known, const char *name, void *caller) {
         if (found && !thrower_resume) find_thrower(module);
         forget_errors();
     }
-    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* relaxed: readers only call the function */
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* relaxed, because readers only call the
+                                                         function */
     inside = was_inside;
     return found;
 }
 
-/* Finds the operators of a program that is linked with a C++ library. It does so at the start, as
+/* Finds the operators of a program that is linked with a C++ library. Does so at the start, because
    a later call may hold any lock. */
 static void find_operators(void) {
     if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
@@ -117,7 +119,7 @@ static void end_new(const int *outermost) {
     if (*outermost) origin.caller = origin.counted = NULL;
 }
 
-/* Counts the block of an operator new, unless a malloc inside it has. */
+/* Counts the block of an operator new, unless a malloc inside the operator has counted it. */
 static void count_new(void *ptr, size_t size) {
     if (ptr == origin.counted) return;
     inside = 1;
@@ -138,7 +140,7 @@ static void count_new(void *ptr, size_t size) {
     }
 NEWS(DEFINE_NEW)
 
-/* A block is taken off the books here, whatever the real operator calls. */
+/* Defines an operator delete. It ends the block in the ledger, whatever the real operator calls. */
 #define DEFINE_DELETE(fn, name, params, args)                                                 \
     EXPORT void fn params __asm__(name);                                                      \
     EXPORT void fn params {                                                                   \

@@ -2,45 +2,22 @@
 
 /* -------------------------------------------------------------------------- the report -- */
 
-static struct {
-    char path[2 * PATH_MAX]; /* "": stderr */
-    int symbols; /* whether symbolize runs: 0 never, 1 always, 2 if the process took long */
-    memlord_format format;
-} want = {"", 2, MEMLORD_FORMAT_TEXT};
-
-/* Writes the directory of the start, with each % doubled, so that none begins a %p. */
-static size_t start_directory(char *out, size_t cap) {
-    char here[PATH_MAX];
-    size_t n = 0;
-    const char *c;
-    if (!getcwd(here, sizeof here)) return 0;
-    for (c = here; *c && n + 3 < cap; c++) {
-        out[n++] = *c;
-        if (*c == '%') out[n++] = '%';
-    }
-    if (*c) return 0;
-    out[n++] = '/';
-    return n;
-}
+/* Whether symbolize runs: 0 never, 1 always, 2 if the process took long. */
+static unsigned long symbols_wanted = 2;
 
 static void read_environment(void) {
-    const char *path = getenv("MEMLORD_REPORT");
-    const char *symbols = getenv("MEMLORD_SYMBOLS");
-    size_t length = path ? strlen(path) : 0;
-    size_t at = 0;
-    if (symbols && *symbols) want.symbols = strcmp(symbols, "0") != 0;
-    if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
-    if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
-    memcpy(want.path + at, path, length + 1);
-    want.format = memlord_format_for(path);
+    const char *text = getenv(PREFIX "SYMBOLS");
+    unsigned long n;
+    if (text && read_number(text, 1, &n)) symbols_wanted = n;
+    check_settings();
+    read_path();
 }
 
 static void begin_recording(void) {
     unsigned long events = number_of("MEMLORD_EVENTS");
     unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
     if (events) (void)memlord_events_start(lord, events);
-    if (snapshots && snapshots <= UINT32_MAX)
-        (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
+    if (snapshots) (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
 }
 
 static void write_report(void) {
@@ -51,14 +28,17 @@ static void write_report(void) {
         if (fd >= 0) (void)memlord_write(lord, MEMLORD_FORMAT_TEXT, to_fd, &fd);
         return;
     }
-    result = memlord_save(lord, want.format, want.path);
-    if (result == MEMLORD_OK || fd < 0) return;
-    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", want.path,
+    expand_path();
+    step_aside();
+    result = memlord_save(lord, want.format, target.quoted);
+    reports++;
+    if (result == MEMLORD_OK || fd < 0 || want.told) return;
+    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", target.path,
                    memlord_result_text(result));
     (void)to_fd(&fd, line, strlen(line));
 }
 
-/* Returns 1 if a part of a module is in memory. A note may be in the file alone. */
+/* Returns 1 if a part of a module is in memory. (Some notes are only in the file.) */
 static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
     int i;
     for (i = 0; i < module->dlpi_phnum; i++) {
@@ -70,8 +50,8 @@ static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) 
     return 0;
 }
 
-/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust their
-   sizes. */
+/* Returns 1 if one of these notes is the build id that Go's linker writes. Does not trust the sizes
+   in the notes. */
 static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
     static const char name[4] = "Go";
     ElfW(Nhdr) note;
@@ -102,11 +82,11 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
                           p->p_align == 8 ? 8 : 4))
             *(int *)found = 1;
     }
-    return 1; /* stops: the first module is the program */
+    return 1; /* stops, because the first module is the program */
 }
 
-/* Says at the start of a program of Go that it is not seen: its allocations and its end pass by
-   every library. */
+/* If the program is written in Go, reports at its start that it is not seen. Go allocates and exits
+   without calling a function of any library. */
 static void name_go(void) {
     char path[PATH_MAX], line[sizeof notes + 16];
     int found = 0;
@@ -123,7 +103,8 @@ static void name_go(void) {
         say(line);
 }
 
-/* Returns 1 to one of the threads that end the program. The others wait for its report. */
+/* Returns 1 to one of the threads that end the program. The other threads wait for the report of
+   that thread. */
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
@@ -141,7 +122,7 @@ static int is_first_to_finish(void) {
 }
 
 /* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
-   terminal that another program has: they must not change how this program ends. */
+   terminal that another program has, because they must not change how this program ends. */
 static void report(void) {
     static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
     static const struct timespec at_once;
@@ -152,10 +133,11 @@ static void report(void) {
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
     if (want.path[0] || find_stderr() >= 0)
-        name_places(want.symbols == 1 ||
-                    (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
+        name_places(symbols_wanted == 1 ||
+                    (symbols_wanted && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
     write_report();
-    for (i = 0; i < 3; i++) { /* our signals are taken off; one that waited before stays */
+    for (i = 0; i < 3; i++) { /* signals that came meanwhile are removed; a signal that was pending
+                                 before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
@@ -163,7 +145,7 @@ static void report(void) {
 }
 
 /* Lets a FOLDED report at the end of a program show what was live at the peak, if less than a quarter
-   of that is live: what a program leaves tells little of it then. A path that ends in ".live.folded"
+   of that is live. Then what the program leaves tells little of its memory. A path that ends in ".live.folded"
    keeps the live bytes. */
 static void choose_measure(void) {
     static const char live[] = ".live.folded";
@@ -177,11 +159,12 @@ static void choose_measure(void) {
         want.format = MEMLORD_FORMAT_FOLDED_PEAK;
 }
 
-/* Writes the last report. A request to cancel the thread waits until it is written. */
+/* Writes the last report. A request to cancel the thread waits until the report is written. */
 static void report_last(void) {
     int cancel;
     if (inside) return;
-    inside = 1; /* set from here on: a signal must not wait for the report that it interrupts */
+    inside = 1; /* set from here on, because a signal must not wait for the report that it
+                   interrupts */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
         choose_measure();
@@ -192,7 +175,7 @@ static void report_last(void) {
 }
 
 /* Writes the last report when the program ends. If a signal came meanwhile, the program dies of
-   it. */
+   that signal. */
 static void finish(void *unused) {
     void (*serve)(void);
     (void)unused;

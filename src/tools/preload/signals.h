@@ -2,21 +2,21 @@
 
 /* --------------------------------------------------------------- signals and the clock -- */
 
-/* A report is written in the handler if the interrupted thread is outside MemLord, and so outside
-   malloc. Else it is written when this thread, or another one, next leaves MemLord. */
+/* If the interrupted thread is outside MemLord, and so outside malloc, the report is written in the
+   handler. Else it is written when this thread, or another one, next leaves MemLord. */
 
 /* What asks for a report, and what it may take. */
 static struct {
     int asked;      /* 1: the signal of MEMLORD_SIGNAL has come */
-    int killer;     /* the signal that the program dies of; 0: none has come */
-    int64_t until;  /* when the program dies at the latest, in ms; INT64_MAX: never */
-    int64_t every;  /* MEMLORD_EVERY in ms; 0: it is not set */
+    int killer;     /* the signal that the program dies of; 0 if none has come */
+    int64_t until;  /* when the program dies at the latest, in ms; INT64_MAX means never */
+    int64_t every;  /* MEMLORD_EVERY in ms; 0 if it is not set */
     int64_t next;   /* when the next report of MEMLORD_EVERY is due, in ms */
     int has_timer;
     timer_t timer;
 } due = {0, 0, INT64_MAX, 0, 0, 0, 0};
 
-#define CALL_MS 2000 /* the longest that a call of malloc takes, unless a handler left it by
+#define CALL_MS 2000 /* the longest that a call of malloc takes, unless a handler left the call by
                         longjmp */
 
 /* Not 0 while this thread is in fork, which holds the locks of the ledger and of malloc. */
@@ -58,7 +58,7 @@ static void die_of(int number) {
     real.exit(128 + number);
 }
 
-/* Has a signal sent again after so many ms, which then ends a report that hangs. */
+/* Has a signal sent again after `ms` milliseconds. The second signal ends a report that hangs. */
 static void limit_time(int number, int ms) {
     struct sigevent event;
     struct itimerspec in;
@@ -73,8 +73,8 @@ static void limit_time(int number, int ms) {
     if (due.has_timer) (void)timer_settime(due.timer, 0, &in, NULL);
 }
 
-/* Writes the last report and dies of a signal. Only this signal may interrupt the report: it is
-   sent again when time is up. */
+/* Writes the last report, and dies of a signal. Only this signal may interrupt the report, because
+   it is sent again when time is up. */
 static void end_by(int number) {
     sigset_t others;
     (void)sigfillset(&others);
@@ -85,9 +85,9 @@ static void end_by(int number) {
     die_of(number);
 }
 
-/* Writes a report of a program that goes on. Returns 0 if another thread writes one: that thread
-   then looks whether one more is asked for. seq_cst, in both threads: the request is stored
-   before `finished` is read. */
+/* Writes a report of a program that goes on. Returns 0 if another thread is writing one. That
+   thread then looks whether one more was requested. The order is seq_cst in both threads, because
+   the request is stored before `finished` is read. */
 static int report_meanwhile(void) {
     int idle = 0, cancel;
     if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -110,7 +110,7 @@ static int is_next_due(void) {
                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Does what is asked for. Requires: the thread is outside MemLord, or ends the program. */
+/* Serves the requests for reports. Requires: the thread is outside MemLord, or ends the program. */
 static void serve_due(void) {
     int before = errno, killer;
     if (forking) return;
@@ -146,14 +146,15 @@ static void on_request(int number) {
     errno = before;
 }
 
-/* Dies without a report: the interrupted thread has not left malloc in time, or the report took too
-   long. */
+/* Dies without a report, because the interrupted thread has not left malloc in time, or because the
+   report took too long. */
 static void give_up(int number) {
     say("memlord: no report: a signal came in malloc, or time was up\n");
     die_of(number);
 }
 
-/* Handles a signal that ends the program: it dies of the first such signal, after a report. */
+/* Handles a signal that ends the program. The program dies of the first such signal, after a
+   report. */
 static void on_kill(int number) {
     int before = errno, none = 0;
     if (getpid() != self || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 2) die_of(number);
@@ -166,8 +167,8 @@ static void on_kill(int number) {
     errno = before;
 }
 
-/* Shows the program the default in place of our handler. In the first process of a container no
-   signal is watched: such a process does not die of a default. */
+/* Returns what the program is shown as its handler: the default in place of ours. In the first
+   process of a container no signal is watched, because such a process does not die of a default. */
 static handler shown(handler there) { return there == on_kill ? SIG_DFL : there; }
 
 static handler given(int number, handler wanted) {
@@ -184,8 +185,10 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
     if (action) {
         changed = *action;
         changed.sa_handler = given(number, action->sa_handler);
-        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* it may be too small
-                                                                               for a report */
+        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* the program's
+                                                                               alternate stack may
+                                                                               be too small for a
+                                                                               report */
     }
     failed = change_action(number, action ? &changed : NULL, old);
     if (!failed && old) old->sa_handler = shown(old->sa_handler);
@@ -226,8 +229,9 @@ static void let_signals(void) {
     if (!inside) leave();
 }
 
-/* Forgets in a forked child what was asked for: none of the signals was sent to the child, and it
-   has no timers. Until `self` is the child, a signal ends it as if this library were not loaded. */
+/* Forgets in a forked child what was requested. None of the signals was sent to the child, and the
+   child has no timers. Until `self` is the child, a signal ends the child as if this library were
+   not loaded. */
 static void signals_forked(void) {
     due.asked = due.killer = due.has_timer = 0;
     due.until = INT64_MAX;
@@ -238,14 +242,17 @@ static void signals_forked(void) {
     let_signals();
 }
 
-/* Reads MEMLORD_REPORT_ON: names of signals with commas between them. */
+/* Reads MEMLORD_REPORT_ON, which has names of signals with commas between them. */
 static void read_killers(const char *names) {
     while (*names) {
-        size_t i, length = strcspn(names, ",");
-        for (i = 0; i < KILLERS; i++) {
-            if (strlen(killers[i].name) == length && !strncmp(killers[i].name, names, length))
-                killers[i].watched = 1;
-        }
+        size_t i = 0, length = strcspn(names, ",");
+        while (i < KILLERS && (strlen(killers[i].name) != length ||
+                               strncmp(killers[i].name, names, length)))
+            i++;
+        if (i < KILLERS)
+            killers[i].watched = 1;
+        else if (length)
+            complain(PREFIX "REPORT_ON", "takes TERM, INT and HUP, and has others, too");
         names += length;
         names += *names == ',';
     }
@@ -258,12 +265,12 @@ static void begin_signals(void) {
     (void)pthread_atfork(hold_signals, let_signals, signals_forked);
     read_killers(names ? names : "TERM");
     watch();
-    if (seconds && seconds <= INT_MAX) {
+    if (seconds) {
         due.every = (int64_t)seconds * 1000;
         due.next = now_ms() + due.every;
         at_call_end = serve_due;
     }
-    if (!number || number > 64) return;
+    if (!number) return;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_request;
     action.sa_flags = SA_RESTART;

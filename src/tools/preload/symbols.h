@@ -2,11 +2,11 @@
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
-/* Names come from dladdr, and from debug information if symbolize, a program beside this library,
-   finds any. To run it takes as long as a short process, so it runs only for processes that took
-   longer. */
+/* Names come from dladdr. They also come from debug information, if symbolize, a program beside
+   this library, finds any. Running symbolize takes as long as a short process, so it runs only for
+   processes that took longer. */
 
-#define TOP_SITES 200 /* how many sites are named, of each order */
+#define TOP_SITES 200 /* the most sites that are named, of each order */
 #define MAX_PLACES 4096
 #define LONG_RUN_MS 1000
 
@@ -15,17 +15,19 @@ static struct {
         const memlord_site *site;
         memlord_place at;
     } place[MAX_PLACES];
-    size_t count, asked; /* how many there are; how many of these an earlier report has asked for,
-                            which come first */
-    char text[1 << 20]; /* the questions, and later the answers; a place without room keeps its
-                           name */
+    size_t count, asked; /* the number of places; how many of them an earlier report has asked for
+                            (they come first) */
+    char text[1 << 20]; /* the questions, and later the answers; a place that finds no room keeps
+                           its name */
     size_t length;
 } ask;
 
 static struct {
-    char path[2][PATH_MAX + 32]; /* where it is built, and where it is installed */
+    char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
+                                    where it is installed */
     int64_t born;                /* when this program began, in ms since 1970 */
-    int64_t began_ms;            /* when this process began; that of a forked child is its fork */
+    int64_t began_ms;            /* when this process began, in ms; a forked child begins at its
+                                    fork */
 } symbolize;
 
 static void begin_symbols(void) { symbolize.began_ms = now_ms(); }
@@ -47,10 +49,10 @@ static void find_symbolize(void) {
         (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
 }
 
-/* The function of the program's C++ library; NULL: the program has none. */
+/* __cxa_demangle of the program's C++ library, or NULL if the program has none. */
 static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
 
-/* Returns the function of a return address; "" if another module is there by now. */
+/* Returns the function of a return address, or "" if another module is there by now. */
 static const char *symbol_at(void *address, const memlord_place *was) {
     memlord_place now;
     Dl_info info;
@@ -60,7 +62,7 @@ static const char *symbol_at(void *address, const memlord_place *was) {
     return dladdr((char *)address - 1, &info) && info.dli_sname ? info.dli_sname : "";
 }
 
-/* Names a site by a demangled name. Names of Rust end in a hash, which is left out. */
+/* Gives a site the demangled form of a name. Names of Rust end in a hash, which is left out. */
 static void rename_mangled(const memlord_site *site, const char *function) {
     char *plain = strncmp(function, "_Z", 2) ? NULL : demangle(function, NULL, NULL, NULL);
     size_t length = plain ? strlen(plain) : 0;
@@ -72,8 +74,8 @@ static void rename_mangled(const memlord_site *site, const char *function) {
     free(plain);
 }
 
-/* Adds a place to ask for. Returns 0 if it is there already, or has no file, as the vdso and code
-   that was made at run time have none. */
+/* Adds a place to ask for. Returns 0 if the place is there already, or has no file. The vdso and
+   code that was made at run time have no file. */
 static int add_place(const memlord_site *site, memlord_place *at) {
     char *to = ask.text + ask.length;
     size_t i, room = sizeof ask.text - ask.length;
@@ -88,7 +90,7 @@ static int add_place(const memlord_site *site, memlord_place *at) {
     }
     n = snprintf(to, room, "%llx %s %s", (unsigned long long)at->offset, at->build_id, at->module);
     if (n < 0 || (size_t)n >= room) return 0;
-    ask.length += (size_t)n + 1; /* with its NUL */
+    ask.length += (size_t)n + 1; /* includes the NUL */
     ask.place[ask.count].site = site;
     ask.place[ask.count++].at = *at;
     return 1;
@@ -131,7 +133,8 @@ static void collect_places(void) {
     }
 }
 
-/* Above the standard ones: another thread may still print to a descriptor that is closed. */
+/* Makes a pair of sockets with numbers above the standard ones, because another thread may still
+   print to a standard descriptor that is closed. */
 static int pair_above(int ends[2]) {
     int i;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return -1;
@@ -147,7 +150,8 @@ static int pair_above(int ends[2]) {
     return -1;
 }
 
-/* Its environment is made here: no LD_PRELOAD, and no server of debug files to wait for. */
+/* Starts symbolize, with an environment that is made here: it has no LD_PRELOAD, and names no
+   server of debug files that symbolize would wait for. */
 static int spawn_symbolize(int end, pid_t *pid) {
     static char locale[] = "LC_ALL=C", program[] = "symbolize", option[] = "--serve", born[32];
     char *environment[] = {locale, NULL}, *argv[] = {program, option, born, NULL};
@@ -174,8 +178,8 @@ static void read_answer(int end, int64_t until) {
     }
 }
 
-/* The number is only ours to kill while the child is not waited for: a thread of the program
-   may collect every child there is. */
+/* Ends symbolize. The process id is only ours to kill while no thread has waited for the child. A
+   thread of the program may wait for every child that there is. */
 static void end_symbolize(pid_t pid, int64_t until) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -186,7 +190,7 @@ static void end_symbolize(pid_t pid, int64_t until) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-/* Cuts the next text off the answer; NULL when there is no whole one. */
+/* Cuts the next text off the answer. Returns NULL if the answer has no further whole text. */
 static const char *next_text(size_t *at) {
     const char *text = ask.text + *at;
     const char *end = (const char *)memchr(text, 0, ask.length - *at);
@@ -194,7 +198,8 @@ static const char *next_text(size_t *at) {
     return end ? text : NULL;
 }
 
-/* An answer is a line, a file and a function, "0" and "" where they are not known. */
+/* Renames the places by the answers. An answer is a line, a file and a function; "0" and "" mean
+   that they are not known. */
 static void rename_places(void) {
     size_t at = 0, i;
     for (i = ask.asked; i < ask.count; i++) {
@@ -225,8 +230,8 @@ static void ask_symbolize(void) {
     (void)close(ends[0]);
 }
 
-/* The program's own handler of SIGCHLD, or its wish to have no children to wait for, must
-   not see symbolize. */
+/* Names the places of the report. The program's own handler of SIGCHLD, or its wish to have no
+   children to wait for, must not see symbolize. */
 static void name_places(int with_debug_information) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     struct sigaction plain, before;

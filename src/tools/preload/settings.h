@@ -1,0 +1,91 @@
+/* A part of preload.c: the variables of the environment, and what is wrong with them. */
+
+/* --------------------------------------------------------------------------- settings -- */
+
+/* The variables that begin with MEMLORD_. */
+static const struct {
+    const char *name;   /* without MEMLORD_; a name that ends in _ stands for all that begin so */
+    unsigned long most; /* the largest number that the variable takes; 0: it is text, or not ours */
+} settings[] = {{"REPORT", 0},
+                {"REPORT_ON", 0},
+                {"SKIP", 0},
+                {"SYMBOLS", 1},
+                {"EXACT", 1},
+                {"STACK_BYTES", ULONG_MAX},
+                {"STACK_DEPTH", ULONG_MAX},
+                {"EVENTS", ULONG_MAX},
+                {"SNAPSHOTS", UINT32_MAX},
+                {"SIGNAL", 64},
+                {"EVERY", INT_MAX},
+                {"DEBUG", 0}, /* these are of ledgers in the program, and of MemLord's own tests */
+                {"RETRY", 0},
+                {"POLL_INTERVAL_MS", 0},
+                {"APP_", 0},
+                {"TORCH_", 0},
+                {"TEST_", 0},
+                {"BENCH_", 0},
+                {"FUZZ_", 0}};
+#define SETTINGS (sizeof settings / sizeof settings[0])
+#define PREFIX "MEMLORD_"
+
+/* Returns the index of the variable that a line of the environment sets; SETTINGS: there is no
+   such variable. Requires: the line begins with PREFIX. */
+static size_t setting_of(const char *line) {
+    const char *name = line + sizeof PREFIX - 1;
+    const size_t length = strcspn(name, "=");
+    size_t i = 0;
+    for (; i < SETTINGS; i++) {
+        const size_t n = strlen(settings[i].name);
+        if (n <= length && !strncmp(name, settings[i].name, n) &&
+            (n == length || settings[i].name[n - 1] == '_'))
+            break;
+    }
+    return i;
+}
+
+/* Reads a whole number without a sign. Returns 1 if the text is one, and at most `most`. */
+static int read_number(const char *text, unsigned long most, unsigned long *out) {
+    char *end;
+    *out = strtoul(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && *out <= most && *out != ULONG_MAX;
+}
+
+/* Returns the number in a variable; 0 if it is not set, or is no number that it takes. */
+static unsigned long number_of(const char *name) {
+    const char *text = getenv(name);
+    const size_t i = setting_of(name);
+    unsigned long n;
+    return text && i < SETTINGS && read_number(text, settings[i].most, &n) ? n : 0;
+}
+
+static void say(const char *line); /* in descriptor.h */
+
+/* Says what is wrong with a setting. */
+static void complain(const char *setting, const char *what) {
+    char line[512]; /* a longer text is cut */
+    (void)snprintf(line, sizeof line, "memlord: %.300s %s\n", setting, what);
+    say(line);
+}
+
+static void complain_of_number(const char *setting, unsigned long most) {
+    char what[80] = "has no effect: it takes a number without a unit";
+    if (most < ULONG_MAX)
+        (void)snprintf(what, sizeof what, "has no effect: it takes a number from 0 to %lu", most);
+    complain(setting, what);
+}
+
+/* Says which variables of the environment have no effect. */
+static void check_settings(void) {
+    char **line = environ;
+    for (; line && *line; line++) {
+        const char *value = strchr(*line, '=');
+        unsigned long n;
+        size_t i;
+        if (!value || strncmp(*line, PREFIX, sizeof PREFIX - 1)) continue;
+        i = setting_of(*line);
+        if (i == SETTINGS)
+            complain(*line, "has no effect: there is no such variable");
+        else if (settings[i].most && value[1] && !read_number(value + 1, settings[i].most, &n))
+            complain_of_number(*line, settings[i].most);
+    }
+}
