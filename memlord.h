@@ -215,18 +215,21 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records and
-                         resets the peak. Otherwise each thread counts on its own, and adds
-                         its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more.
-                         Threads that have been idle since other threads came can hold back
+                         high, and too low by at most peak_error. Calls that overlap count
+                         as if one came after the other, in any order. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
+                         reset by another thread it is 0 again from that thread's next call
+                         on. Otherwise each thread counts on its own, and adds its count to
+                         the peak from time to time. Busy threads hold back about 4 KiB
+                         together, or a 64th of the peak if that is more. Their parts do
+                         not grow again when some of them end. Threads
+                         that have been idle since other threads came can hold back
                          more: with 8 threads twice as much. No thread holds back more than
                          counter_batch. The same holds for tags. It holds for sites, too, but
                          the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A report raises the peak,
-                         within peak_error, to the live bytes that its own snapshots
-                         and holders show. The peak of a scope is exact on one device
+                         the peak_error of each tag and site. A reader of the peak, such as
+                         a report or a snapshot, raises it to the live bytes of that moment
+                         if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -406,7 +409,9 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next.
+    and a signal handler may call them with an exec next. A child that a callback forks on a
+    thread of MemLord's goes on as that thread when the callback returns: the callback calls
+    exec or _exit in the child.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of
@@ -1373,9 +1378,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. */
+   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
+   wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak of each device of a selector to its live bytes. */
+/* Sets the peak of each device of a selector to its live bytes.
+   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at
@@ -1903,7 +1910,7 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
-    MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
+    MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
     MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees
@@ -2543,9 +2550,11 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
    scopes of the context end in the library's ledger. When a thread enters a context, they begin
    there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open
-   when its ledger is destroyed stays open in the library's. The first ledger of the process looks
-   for the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
+   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
+   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
+   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
+   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
    finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */
@@ -5747,7 +5756,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t blocks, bytes; /* that a call with n storages began or ended */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */
@@ -7328,6 +7337,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
+#define MLI_DEV_ALL UINT32_MAX   /* see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
           MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
@@ -7425,7 +7435,8 @@ typedef struct mli_thread {
                                 ended; modulo 2^64 */
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
-                                mli_call_end has looked at it; 0 means none */
+                                mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
+                                every device for which a band check is requested */
     int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
                                 alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -8836,6 +8847,90 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
     life->free = mli_map_free;
 }
 
+/* ------------------------------------------------------------------------- src/books/spans.h -- */
+
+/* Owns the spans of scopes, which record how high a thread's level on each device was during a
+   scope, and the invocations that threads share. services/scopes begins and ends spans, and
+   services/joint shares them. May use books/threads. Invariant: one thread at a time changes a
+   span, and needs no lock for that. Locks: joint, one for each invocation. */
+
+#define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
+
+/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
+    uint64_t from, high;
+} mli_span_peak;
+
+/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
+   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
+   which its span began. So `level` is at most what all members have added, and `high` at most their
+   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* guards all members but token and began */
+    uint64_t token;                 /* the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
+    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint64_t start, before, bytes, blocks; /* as in mli_span */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
+} mli_joint;
+
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL if there is none */
+    struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
+    uint32_t depth;          /* 1 for the outermost span */
+    struct mli_scope_record *scope;
+    struct mli_thread_scope *stats;
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1 if the scope began in another context, which exported it */
+    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
+    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
+                                       thread's live blocks then */
+    const char *shapes;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
+
+/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
+   for a moment before, which may raise `high`. Both arguments are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
+   base of the thread's cell. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* ------------------------------------------------------------------------- src/books/spans.c -- */
+
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
+    while (f->devices < dev) {
+        f->devices++;
+        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
+    }
+    return &f->peaks[dev];
+}
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
+    if ((int64_t)(level - at->high) > 0) at->high = level;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
 /* Defines what is watched of a device's bytes: the state of its bands, and when its holders are
@@ -8874,7 +8969,7 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
 /* Returns 1 if the holders of a device with `live` bytes are to be noted again: a 16th more than
    they had is live or, when the live bytes have fallen below the peak, a 128th more. So the holders
    are noted seldom while memory grows, and once more close to its peak. */
-MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, const mli_u64 *peak);
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 /* ----------------------------------------------------------------------- src/books/watches.c -- */
 
@@ -8883,18 +8978,18 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published) {
     return bytes >= (int64_t)mli_u64_load(&w->check_above) ||
            bytes < (int64_t)mli_u64_load(&w->check_below);
 }
-MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, const mli_u64 *peak) {
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak) {
     const int64_t noted = (int64_t)mli_u64_load(&w->holders_bytes), level = (int64_t)live;
-    const int falls = level < (int64_t)mli_u64_load(peak);
-    return level > noted + (falls ? noted / 128 : noted / 16);
+    return level > noted + noted / (level < (int64_t)peak ? 128 : 16);
 }
 
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows, cells, the records of devices, and the peaks of spans. A row has the counts of a
-   device, a site or a tag; a cell has one thread's part of a row. May use base/memory,
-   books/threads and, to enter a shard, books/map. Invariant: no peak is too high, because it is
-   computed from published bytes, which never exceed the live bytes. Locks: count, then row. */
+/* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
+   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
+   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
+   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
+   then row. */
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -8963,9 +9058,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
-                      published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1 if a peak reset ignored the `high` of the only cell */
+    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
+                      publish_count and cells */
+    uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
@@ -8973,7 +9068,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, peak resets and changes by mli_joint_settle */
+    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
+                              resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
@@ -8990,43 +9086,6 @@ typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
-
-#define MLI_SCOPE_DEPTH_MAX 64
-
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
-typedef struct mli_span_peak {
-    uint64_t from, high;
-} mli_span_peak;
-
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
-   which its span began. So `level` is at most what all members have added, and `high` at most their
-   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
-typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
-    uint64_t token;                 /* the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
-    uint64_t start, before, bytes, blocks; /* as in mli_span */
-    const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
-} mli_joint;
-
-/* A span: one scope that a thread is in. */
-typedef struct mli_span {
-    struct mli_span *around; /* the span for a scope inside, or NULL until it is made */
-    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
-    uint32_t depth;          /* 1 for the outermost span */
-    struct mli_scope_record *scope;
-    struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
-    int adopted;        /* 1 if the scope began in another context, which exported it */
-    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
-                                       thread's live blocks then */
-    const char *shapes;
-    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -9055,8 +9114,6 @@ typedef struct mli_device_record {
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
-    mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
-                                    the present peak */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -9121,18 +9178,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
-
-/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
-   for a moment before, which may raise `high`. Both arguments are signed. */
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
-
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
    since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
    the ledger has a batch. */
@@ -9177,9 +9222,8 @@ MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
    a uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under the row's lock. No cell can publish meanwhile, so the
-   published bytes and what one cell holds back were live together. Computes the peak only if
-   `peaks` is 1. Without a batch cells publish without the lock, and the row's peak is exact. */
+/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
+   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -9192,8 +9236,11 @@ MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. Raises publish_count, so that the `high` of other cells no
-   longer counts. The `high` of the thread's own cell becomes its level, and still counts. */
+/* Sets a row's peak to its live bytes. The earlier high of a cell no longer counts. The high of a
+   cell of a site or a tag becomes its level. So does that of the thread's own cell of a device.
+   The spans of another thread still need the high of that thread's cell of a device, so that thread
+   is asked to publish the cell. Requires: the map is frozen, so that no thread publishes or changes
+   a level. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
@@ -9298,23 +9345,10 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
    the device's holders are to be noted again. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, &row->peak) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
-/* -- spans: the innermost span of a thread records how high the thread's level was -- */
-
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
-    while (f->devices < dev) {
-        f->devices++;
-        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
-    }
-    return &f->peaks[dev];
-}
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
-    mli_span_peak *at = mli_span_peak_at(f, dev);
-    if ((int64_t)(level - at->high) > 0) at->high = level;
-}
 /* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
    thread, or NULL if it is in no scope or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
@@ -9325,19 +9359,6 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
     return own ? t : NULL;
 }
 
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
-    mli_lock_take(&shared->lock);
-    above += shared->at[dev].level;
-    shared->at[dev].level += by;
-    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
-    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
-    mli_lock_drop(&shared->lock);
-}
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
-    const mli_span *f = t ? t->now.span : NULL;
-    for (; f; f = f->around)
-        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
-}
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
@@ -9459,42 +9480,46 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread if it may come to hold back more than its share. */
-static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
-                                            mli_cell *cell) {
-    uint64_t most;
-    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
-    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
-    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
-        mli_cell_publish(lord, book, number, cell);
+/* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
+   their share, and those that are alone in their row: a peak reset has asked for these. */
+static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
+    const uint32_t n = mli_row_count(lord, book);
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        const mli_row *row = mli_row_at(lord, book, i);
+        mli_cell *cell = mli_cell_at(t, book, i);
+        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (mli_u32_load(&row->cells) == 1 ||
+            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+                mli_cell_share(lord, row))
+            mli_cell_publish(lord, book, i, cell);
+    }
 }
 /* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
    present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
     if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
-    n = mli_row_count(lord, MLI_BOOK_TAG);
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+    mli_book_publish_asked(lord, t, MLI_BOOK_DEVICE);
+    mli_book_publish_asked(lord, t, MLI_BOOK_TAG);
+    t->other_dev = MLI_DEV_ALL; /* any of the devices may need a band check now */
 }
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
-   the delta counts both in and out never raise the level. The order of `out` and `level` is that of
-   mli_cell_count_free. */
+   the delta counts both in and out never raise the level. The order of `out`, `level` and `frees`
+   is that of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
-    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -9541,7 +9566,7 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
-    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && !d->frees_here)
         mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -9568,7 +9593,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 /* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
    cell that came into use as the k-th and was idle since then holds back at most a k-th of the
    slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site, and one that a reset has missed, hold back at most a batch. */
+   it. The first cell of a site holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -9578,66 +9603,92 @@ static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_
     uint32_t k;
     for (k = 1; k <= cells; k++) {
         uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE || row->missed)) share = batch;
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
         error += share < batch ? share : batch;
     }
     return error;
 }
 
+/* The sums of the cells of a row. */
+typedef struct mli_cell_sums {
+    uint64_t in, out, allocs, frees, freed_here;
+} mli_cell_sums;
+
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
+   `level` also pairs with mli_cell_count_free. */
+static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
+    mli_cell_sums sum = {0, 0, 0, 0, 0};
+    const mli_thread *t = mli_thread_first(lord);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t level, out;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        sum.in += level + out;
+        sum.out += out;
+        sum.allocs += mli_u64_load_acquire(&cell->allocs);
+        sum.frees += mli_u64_load_acquire(&cell->frees);
+        sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No cell
+   with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
+   together. The levels of all cells may be of different moments: the thread of one cell may have
+   freed before another one allocated. They were live together if a second pass finds the same sums,
+   because a call changes `out` before the level and `frees` after it. Without a batch the published
+   bytes are the live bytes. */
+static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
+                                      const mli_cell_sums *cells, mli_row_totals *sum) {
+    mli_row *row = mli_row_at(lord, book, number);
+    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
+    const mli_thread *t = mli_thread_first(lord);
+    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int64_t peak;
+    mli_u64_max(&row->peak, (int64_t)published);
+    for (; batch && t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
+        if (!seen) continue;
+        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        blind |= seen != mli_u64_load(&row->publish_count);
+    }
+    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+        const mli_cell_sums again = mli_cells_sum(lord, book, number);
+        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+    }
+    peak = (int64_t)mli_u64_load(&row->peak);
+    sum->peak = peak > 0 ? (uint64_t)peak : 0;
+    if (sum->live > sum->peak) sum->live = sum->peak;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_thread *t;
-    uint64_t allocs = 0, frees = 0;
-    int blind; /* 1: a cell's `high` does not count, as another cell has published since */
-    int64_t peak, published;
+    mli_cell_sums cells;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
-    blind = (int)row->missed;
-    published = (int64_t)mli_u64_load(&row->published);
-    peak = (int64_t)mli_u64_load(&row->peak);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t in, out, level;
-        if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
-        out = mli_u64_load(&cell->out);
-        in = level + out;
-        sum->in += in;
-        sum->out += out;
-        allocs += mli_u64_load(&cell->allocs);
-        frees += mli_u64_load(&cell->frees);
-        sum->freed_here += mli_u64_load(&cell->freed_here);
-        if (!peaks || !lord->counters.batch) continue;
-        if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
-            level = mli_u64_load(&cell->high);
-        else
-            blind |= mli_u64_load(&cell->publish_seen) != 0;
-        level -= mli_u64_load(&cell->base);
-        if (published + (int64_t)level > peak) peak = published + (int64_t)level;
-    }
+    cells = mli_cells_sum(lord, book, number);
+    sum->in = cells.in;
+    sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
+    if (peaks) mli_row_peak_sum(lord, book, number, &cells, sum);
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
     sum->freed = mli_since(sum->out, row->at_reset.freed);
-    sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->at_reset.allocs;
-    sum->frees = frees - row->at_reset.frees;
-    sum->freed_here -= row->at_reset.freed_here;
-    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+    sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
+    sum->allocs = cells.allocs - row->at_reset.allocs;
+    sum->frees = cells.frees - row->at_reset.frees;
+    sum->freed_here = cells.freed_here - row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
-    sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
-    mli_thread *t = mli_thread_first(lord);
-    uint64_t live = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        if (cell) live += mli_u64_load(&cell->level);
-    }
-    return (int64_t)live > 0 ? live : 0;
+    const mli_cell_sums sum = mli_cells_sum(lord, book, number);
+    return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
 
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
@@ -9652,22 +9703,31 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
 
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_shard_at(lord, 0)->lock));
+    const int device = book == MLI_BOOK_DEVICE;
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    mli_u64_add_own(&row->publish_count, 1);
-    row->missed = mli_u32_load(&row->cells) == 1 && !(cell && mli_u64_load(&cell->publish_seen));
-    if (cell && mli_u64_load(&cell->publish_seen)) {
+    if (device) mli_u64_add_own(&row->publish_count, 1);
+    for (; of; of = mli_thread_next(of)) {
+        mli_cell *cell = mli_cell_at(of, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (device && of != t) {
+            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+            continue;
+        }
+        if (device) {
+            mli_span_note_high(lord, number, cell);
+            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
     mli_lock_drop(&row->lock);
 }
 
 /* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
+   map is frozen; the caller holds the cold lock, so that resets run one at a time. */
 static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
@@ -9715,14 +9775,21 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
+/* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
+    const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
+    mli_map_freeze(lord);
+    for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    mli_map_thaw(lord);
+    return end;
+}
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
-    uint32_t i, n;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
+    uint32_t i;
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
     (void)mli_u64_add(&lord->counters.epoch, 1);
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
@@ -23325,9 +23392,6 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
    no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
-/* Returns the live bytes of a device in a snapshot, or those of all devices if dev is 0. */
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
-
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
@@ -23355,9 +23419,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
    sites are those that reports show by now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
-
-/* Returns the live bytes of a device when its holders were taken, or 0 if it has none. */
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
@@ -23426,7 +23487,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     return s;
 }
 
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
+/* Returns the live bytes of a device in a snapshot, or of all devices if `dev` is 0. */
+static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
@@ -23625,17 +23687,16 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
-    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, live,
-                        &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->peak))
-        mli_holders_take(lord, dev, live);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
+        mli_holders_take(lord, dev, sum.live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
-    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
@@ -23656,10 +23717,6 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
-}
-
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
-    return mli_u64_load(&mli_device_record_at(lord, dev)->watch.holders_bytes);
 }
 
 /* -- life -- */
@@ -24211,6 +24268,11 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
+/* Returns 1 if a band check of a device is requested. */
+static int mli_check_requested(memlord *lord, uint32_t dev) {
+    return mli_u32_load(&mli_device_record_at(lord, dev)->watch.check_requested) != 0;
+}
+
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
    before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
@@ -24227,7 +24289,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    requested = mli_check_requested(lord, dev) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
@@ -24236,24 +24298,28 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert. It serves the device of the call and, if the call has taken
-   bytes from another device, that one, too. A thread that lacks the system's barrier passes a full
-   barrier in mli_alert_barrier: an addition that pairs with the one in mli_barrier_threads. Of the
-   two threads, the one whose addition is later sees what the other stored before. So after its
-   addition this thread compares its counts with the marks of its devices again, and reads the alert
-   again. */
+/* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
+   thread that lacks the system's barrier passes a full barrier in mli_alert_barrier: an addition
+   that pairs with the one in mli_barrier_threads. Of the two threads, the one whose addition is
+   later sees what the other stored before. So after its addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    const uint32_t first = other == MLI_DEV_ALL ? 1 : other;
+    const uint32_t end = other == MLI_DEV_ALL ? mli_row_count(lord, MLI_BOOK_DEVICE) : other + 1;
+    uint32_t i;
     mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
+        for (i = first; other && i < end; i++) mli_marks_again(lord, t, i);
     }
     if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
     if (!other) return;
     t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
+    for (i = first; i < end; i++)
+        if (i != dev && (i == other || mli_check_requested(lord, i)))
+            mli_alerts_handle(lord, t, i, 0);
 }
 
 /* -- safe points -- */
@@ -26262,26 +26328,6 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the most live bytes that its holders, or a snapshot since the last
-   reset, show. Raises it by at most peak_error. Threads publish a peak late, and a report must not
-   contradict itself. */
-static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
-    const mli_device_record *device = mli_device_record_at(r->lord, dev);
-    memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak, held;
-    uint32_t i;
-    for (i = 0; i < r->snapshots; i++) {
-        uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
-        if (r->snapshot[i]->time >= since && level > most) most = level;
-    }
-    held = mli_holders_bytes(r->lord, dev);
-    if (held > most) most = held;
-    most -= s->peak;
-    if (most > s->peak_error) most = s->peak_error;
-    s->peak += most;
-    s->peak_error -= most;
-}
-
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
    and allocs that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
@@ -26328,7 +26374,6 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     for (i = 0; i < r->devices; i++) {
         uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
-        mli_report_peak_raise(r, i + 1);
         if (!i) r->total.largest_free = UINT64_MAX;
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;
@@ -26933,6 +26978,7 @@ typedef struct mli_export {
     uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
     uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
+    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
@@ -27066,6 +27112,7 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
+    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that their nodes have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -28661,15 +28708,23 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
+/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
+   the word for one of them. */
+static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
+    mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
+}
 /* Writes how many of the `have` lines of a list are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *one) {
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_put_str(r->o, "\n");
 }
 /* Writes how many of the `have` lines of a list are not shown, and how many bytes they have. */
-static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *one,
                                          uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_putf(r->o, ", %jo\n", bytes);
 }
 
 /* Writes a line for each type of device that has several devices. */
@@ -28705,7 +28760,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
             mli_putf(r->o, "  RSS %jo", r->resident);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->devices, shown, "devices");
+    mli_text_more(r, r->devices, shown, "device");
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
@@ -28755,7 +28810,7 @@ static void mli_text_tags(mli_report *r, size_t most) {
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
         left -= s->allocated;
     }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+    mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -28804,8 +28859,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
     mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
+             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
@@ -28824,8 +28879,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, r->by_peak ? "stacks at the peak" : "stacks",
-                        left);
+    mli_text_more_bytes(r, r->stack_rows, shown, "stack", left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
@@ -28846,7 +28900,7 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
             mli_putf(r->o, "  sampled %jX ago", line->age);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
+    mli_text_more(r, r->phys_count, shown, "physical device");
 }
 
 /* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
@@ -28973,8 +29027,10 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
     }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+    if (count <= n) return;
+    mli_put_str(r->o, "          ");
+    mli_text_left_out(r, count - n, "part");
+    mli_putf(r->o, ", %jo in all\n", bytes);
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
@@ -29020,7 +29076,7 @@ static void mli_text_scopes(mli_report *r) {
         left -= line->live_bytes;
     }
     for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
 /* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
@@ -29082,9 +29138,10 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const size_t total = r->leak_sites.total;
     if (!rest.blocks) return;
     if (total > shown)
-        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(total - shown));
+        mli_text_left_out(r, total - shown, "site");
     else
-        mli_put_str(r->o, "... and others, ");
+        mli_put_str(r->o, "... and others");
+    mli_put_str(r->o, ", ");
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
@@ -29109,7 +29166,7 @@ static void mli_text_leaks(mli_report *r) {
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stack", left);
 }
 
 /* Lists the moves and the copies of each pair of devices, the newest pair first. */
@@ -29951,13 +30008,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
 }
 /* Adds the allocs that each stack has counted to the share of that stack. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
-    const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
-    for (i = 1; i < rows; i++) {
+    for (i = 1; i <= t->x->stacks; i++) {
         const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
-        if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
+        if (row->dev > t->x->devices) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
         s->value[0] += (int64_t)row->samples;
@@ -30239,13 +30295,12 @@ static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uin
 }
 static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
     const mli_export *x = t->x;
-    const uint32_t rows = mli_stack_rows(x->lord);
     uint32_t i;
-    for (i = 1; i < rows && !x->o->failed; i++) {
+    for (i = 1; i <= x->stacks && !x->o->failed; i++) {
         const mli_stack_row *row = mli_stack_row_at(x->lord, i);
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
+        if (row->dev > x->devices) continue;
         (void)mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
@@ -30369,15 +30424,14 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     part->upto += (double)row->held;
     upto = (uint64_t)(part->upto * part->scale + 0.5);
     if (upto > part->bytes) upto = part->bytes; /* a new peak came meanwhile */
-    if (row->node <= p->x->nodes) b.node = row->node;
+    b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
 }
 static MLI_COLD void mli_peak_stacks(mli_peak *p,
                                      void (*fn)(mli_peak *p, const mli_stack_row *row)) {
-    const uint32_t rows = mli_stack_rows(p->x->lord);
     uint32_t i;
-    for (i = 1; i < rows && !p->x->o->failed; i++) {
+    for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
         const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
         if (row.dev == p->dev && row.held) fn(p, &row);
     }
@@ -33339,11 +33393,13 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     t = mli_thread_get(lord);
     if (!t) return;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_map_freeze(lord);
     for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) {
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
             mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
-            mli_holders_restart(lord, i);
-        }
+    mli_map_thaw(lord);
+    for (i = 1; i < n; i++)
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) mli_holders_restart(lord, i);
     mli_thread_put(lord, t);
 }
 

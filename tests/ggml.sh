@@ -20,10 +20,11 @@ run() { # PROGRAM: the stand-in runs, and all its numbers are right
 
 # -- the stand-in --
 
+printf '#define MEMLORD_IMPLEMENTATION\n#include "memlord.h"\n' >"$out/memlord.cpp"
 for build in '' '-g -fsanitize=address,undefined -fno-sanitize-recover=all'; do
     name="ggml stand-in: every device has what its driver has${build:+, with sanitizers}"
     program=$out/standin${build:+_asan}
-    compile -O1 $build -c $recipe/ggml-memlord.cpp -o "$program.o" >"$why" 2>&1 &&
+    compile -O1 $build -c "$out/memlord.cpp" -o "$program.o" >"$why" 2>&1 &&
         compile -O1 $build $recipe/standin.cpp "$program.o" -o "$program" -pthread >"$why" 2>&1 &&
         run "$program"
     verdict $? "$name"
@@ -43,15 +44,24 @@ notices 'notices a buffer that two buffer types record' ggml-memlord.h \
     '/if (ggml_memlord_live(buffer, &block)) return;/d'
 notices 'notices the free of a multi-buffer that is not live' ggml-memlord.h \
     's/if (ggml_memlord_live(buffer, &block)) MEMLORD_FREE/block.device = memlord_device_cpu(); MEMLORD_FREE/'
-notices 'notices a usage that names nothing' standin.cpp '/^    ggml_memlord_usage(buffer);/d'
+notices 'notices a hook that is not called' standin.cpp '/^    if (ggml_backend_hooks.usage)/d'
 notices 'notices pinned memory that is taken for its GPU' ggml-memlord.h \
     's/gpu && ggml_backend_buft_is_host(buft)/false/'
 
-sed 's/^ *//' $recipe/standin.cpp >"$out/standin.lines"
-sed -n 's/^+ *\([^#]*emlord.*[^p]\)$/\1/p' $recipe/ggml.patch >"$out/patch.lines"
+# Each line of the patches that calls a hook or MemLord, but for what follows the call, is a line of
+# the stand-in, and each declaration of the table, but for its spaces and comments.
+plain() { sed 's/^+* *//; s|//.*||; s/ //g' "$@"; }
+plain $recipe/standin.cpp >"$out/standin.lines"
+grep -h '^+ ' $recipe/hooks.patch | plain | grep -v '^$\|^return\|^GGML_API' >"$out/patch.lines"
+grep -h '^+ .*emlord.*[^p]$' $recipe/ggml.patch | plain >>"$out/patch.lines"
 grep -vxF -f "$out/standin.lines" "$out/patch.lines" >"$why"
-[ ! -s "$why" ] && [ "$(wc -l <"$out/patch.lines")" -ge 12 ]
-verdict $? 'ggml stand-in: has the lines of ggml.patch'
+[ ! -s "$why" ] && [ "$(wc -l <"$out/patch.lines")" -ge 16 ]
+verdict $? 'ggml stand-in: has the lines of hooks.patch and ggml.patch'
+
+# What its maintainers are asked to take: a table of hooks that knows nothing of MemLord.
+grep '^+[^+]' $recipe/hooks.patch >"$why"
+[ "$(wc -l <"$why")" -le 15 ] && ! grep -i memlord "$why"
+verdict $? 'ggml: the hooks are at most 15 lines, none of which names MemLord'
 
 # What the interposer reads is MEMLORD_REPORT: with it the engine's report would be overwritten.
 rm -f "$out/engine.json" "$out/malloc.json"
@@ -73,7 +83,7 @@ done >"$why"
 [ "$(sort -u "$why")" = 'getenv("MEMLORD_APP_REPORT")' ]
 verdict $? 'ggml: each engine has one variable for its report, and not that of the interposer'
 
-for patch in ggml whisper llama; do
+for patch in hooks ggml whisper llama; do
     [ "$(wc -l <$recipe/$patch.patch)" -lt 100 ] || echo "$patch.patch has 100 lines"
 done >"$why"
 [ ! -s "$why" ]
@@ -100,7 +110,7 @@ rm -rf "$source" && mkdir -p "$source" &&
     git -C "$GGML" archive "$commit" | tar x -C "$source" &&
     make -s vendor DIR="$source/ggml/include" >"$why" 2>&1 &&
     cp -p $recipe/ggml-memlord.* "$source/ggml/src" &&
-    cat $recipe/ggml.patch $recipe/$host.patch | patch -p1 -s -F 0 -d "$source" >"$why" 2>&1 &&
+    cat $recipe/hooks.patch $recipe/ggml.patch $recipe/$host.patch | patch -p1 -s -F 0 -d "$source" >"$why" 2>&1 &&
     [ ! -s "$why" ]
 verdict $? "$host.cpp: the patches apply to commit $commit"
 

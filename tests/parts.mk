@@ -42,8 +42,8 @@ unfit.musl := test_barrier test_stacks # musl has neither pthread_attr_setaffini
 unfit.musl-static := $(unfit.musl) test_modules test_platform test_pollers
 # Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: fork, signals, limits of a process,
 # mappings, fibres, thread keys, and functions of libc that a suite replaces.
-unfit.windows := test_barrier test_cpu test_hosts test_modules test_neighbours test_orphans test_platform \
-	test_pollers test_reports test_requires test_saving test_shim test_slots test_stacks
+unfit.windows := test_barrier test_cpu test_hosts test_modules test_neighbours test_orphans test_peaks \
+	test_platform test_pollers test_reports test_requires test_saving test_shim test_slots test_stacks
 
 define port_rules
 cc.$(1) += $(own_cmocka)

@@ -321,6 +321,28 @@ static void a_child_has_no_alert_of_a_thread_that_waits(void **state) {
     assert_ptr_equal(ended, lord);
 }
 
+static void *alloc_on_cuda(void *lord) {
+    assert_ok(memlord_alloc((memlord *)lord, cuda(0), 0x2000, 10, NULL));
+    return NULL;
+}
+/* A thread that comes asks this one to publish. This one does so in a call on another device, and
+   the check that then becomes due waits for no call on the first device: until it has run, all
+   calls look for it. */
+static void a_check_that_a_publication_requests_runs_at_the_end_of_the_call(void **state) {
+    memlord *lord = test_lord(state);
+    mli_watch *watch;
+    pthread_t thread;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 50000, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, alloc_on_cuda, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    watch = &mli_device_record_at(lord, mli_dev_known(lord, cuda(0)))->watch;
+    assert_int_equal(mli_u32_load(&watch->check_requested), 0);
+    mli_u64_store(&watch->check_above, (uint64_t)INT64_MIN);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    assert_int_equal(mli_u64_load(&watch->check_above) >> 63, 0); /* the check has set it again */
+    assert_int_equal(mli_u32_load(&watch->check_requested), 0);
+}
+
 /* The general path notes the site of the call. The first handle makes the table of the shard and
    the cell of the device. */
 static void a_handle_does_not_take_the_general_path(void **state) {
@@ -346,6 +368,7 @@ int main(void) {
         cmocka_unit_test(a_module_is_found_by_an_address_in_it),
         cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
         TEST(a_child_has_no_alert_of_a_thread_that_waits),
+        TEST(a_check_that_a_publication_requests_runs_at_the_end_of_the_call),
         TEST(a_handle_does_not_take_the_general_path),
 #if !TEST_SANITIZED
         cmocka_unit_test(without_proc_the_program_has_the_name_it_was_started_by),

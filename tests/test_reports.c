@@ -503,7 +503,7 @@ static void blocks_and_parts_have_what_was_described_of_them(void **state) {
     assert_in(lord, MEMLORD_FORMAT_TEXT, "1 B at 0 [kv] [2x3]\n");
     assert_not_in(lord, MEMLORD_FORMAT_TEXT, "more parts");
     assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 80, 2, NULL));
-    assert_in(lord, MEMLORD_FORMAT_TEXT, "... and 1 more parts, 10 B in all\n");
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "... and 1 more part, 10 B in all\n");
 }
 
 static void a_scope_that_is_not_over_is_running(void **state) {
@@ -1359,13 +1359,11 @@ static void no_peak_is_below_what_a_snapshot_of_the_report_shows(void **state) {
     __atomic_store_n(&s.step, 3, __ATOMIC_RELEASE);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
-    assert_true(memlord_peak(s.lord, cpu()) < top); /* low, within peak_error */
+    assert_int_equal(memlord_peak(s.lord, cpu()), top); /* the snapshot has raised it */
     json = report_of(s.lord, MEMLORD_FORMAT_JSON);
     assert_int_equal(json_u64(json, "snapshots[0].total_bytes"), top);
     assert_int_equal(json_u64(json, "devices[0].stats.peak"), top);
     assert_int_equal(json_u64(json, "summary.peak_memory_bytes"), top);
-    assert_true(json_u64(json, "devices[0].stats.peak_error") <
-                stats_of(s.lord, cpu()).peak_error);
     free(json);
     memlord_peak_reset(s.lord, cpu());
     text = report_of(s.lord, MEMLORD_FORMAT_TEXT);

@@ -141,6 +141,8 @@ static void reserve(memlord *lord) {
     X(1, mli_row_reset, mli_lock_held(&mli_process.cold_lock), mli_row_reset(lord, t, 0, 0)) \
     X(1, mli_row_new, mli_lock_held(&mli_process.cold_lock), (void)mli_row_new(lord, 0, NULL)) \
     X(1, mli_row_publish, mli_lock_held(&mli_process.cold_lock), mli_row_publish(lord, 0)) \
+    X(1, mli_row_peak_reset, mli_lock_held(&mli_shard_at(lord, 0)->lock), \
+      mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, 1)) \
     X(1, mli_counters_reset, mli_lock_held(&mli_process.cold_lock), mli_counters_reset(lord, t)) \
     X(1, mli_orphan_cell, number < mli_u32_load(&lord->counters.row_count[book]), \
       (void)mli_orphan_cell(lord, MLI_BOOK_TAG, 1)) \

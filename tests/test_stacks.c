@@ -1323,10 +1323,10 @@ static void text_has_the_stacks_of_the_peak_where_nothing_lives(void **state) {
         assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     }
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "hottest stacks: 5 of 7\n"
+                         "hottest stacks at the peak: 5 of 7\n"
                          "         0 B       100 B       100 B           1       100 B  0x1060\n"
                          "         0 B       106 B         0 B           1       106 B  0x1066\n"));
-    assert_true(contains(lord, MEMLORD_FORMAT_TEXT, "... and 2 more stacks at the peak, 0 B\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT, "... and 2 more stacks, 0 B\n"));
 }
 
 static void text_of_samples_says_that_they_are_estimates(void **state) {

@@ -1,5 +1,5 @@
-// ggml-memlord.h: records the buffers of ggml in the global ledger. Goes into ggml/src; to be
-// included after ggml-backend-impl.h.
+// ggml-memlord.h: records the buffers of ggml in the global ledger, as hooks.patch tells of them.
+// Goes into ggml/src; to be included after ggml-backend-impl.h.
 #ifndef GGML_MEMLORD_H
 #define GGML_MEMLORD_H
 #include "memlord.h"
@@ -27,12 +27,12 @@ static bool ggml_memlord_live(ggml_backend_buffer_t buffer, memlord_block_info *
 
 // A buffer type may return the buffer of another one (CUDA_Host that fell back to CPU, CPU_REPACK):
 // then it is live already. The buffers in a meta buffer are, too.
-static void ggml_memlord_alloc(ggml_backend_buffer_t buffer, const memlord_site * site) {
+static void ggml_memlord_alloc(ggml_backend_buffer_t buffer) {
     memlord_block_info block;
-    if (!buffer || !buffer->size || ggml_backend_buffer_is_meta(buffer)) return;
+    if (!buffer->size || ggml_backend_buffer_is_meta(buffer)) return;
     if (ggml_memlord_live(buffer, &block)) return;
     memlord_alloc(memlord_global(), ggml_memlord_device(buffer->buft), MEMLORD_KEY(buffer),
-                  buffer->size, site);
+                  buffer->size, NULL); // its stack says more than the site of this call
 }
 
 static void ggml_memlord_free(ggml_backend_buffer_t buffer) {
@@ -51,7 +51,7 @@ static void ggml_memlord_usage(ggml_backend_buffer_t buffer) {
 }
 
 // Tensors of compute buffers come and go with every graph: they are no parts.
-static void ggml_memlord_part(ggml_backend_buffer_t buffer, const ggml_tensor * tensor) {
+static void ggml_memlord_tensor(ggml_backend_buffer_t buffer, const ggml_tensor * tensor) {
     memlord_block_info block;
     if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return;
     if (!ggml_memlord_live(buffer, &block)) return;
@@ -64,4 +64,16 @@ static void ggml_memlord_part(ggml_backend_buffer_t buffer, const ggml_tensor * 
                      MEMLORD_KEY(tensor->data) - MEMLORD_KEY(ggml_backend_buffer_get_base(buffer)),
                      ggml_backend_buffer_get_alloc_size(buffer, tensor), &meta);
 }
+
+// Sets the ledger up, and then the hooks: before main, and so before the first buffer.
+static memlord_result ggml_memlord_start() {
+    memlord_desc desc = {};
+    desc.logger.fn = memlord_log_stderr;
+    desc.stack_depth = 16; // buffers are few: each may have its stack
+    desc.stack_bytes = 1;
+    ggml_backend_hooks = {ggml_memlord_alloc, ggml_memlord_free, ggml_memlord_usage,
+                          ggml_memlord_tensor};
+    return memlord_global_setup(&desc);
+}
+static const memlord_result ggml_memlord_started = ggml_memlord_start();
 #endif

@@ -1,9 +1,10 @@
-/* A stand-in for ggml and an engine on it: the functions that ggml.patch and llama.patch change, in
-   the same shapes and with the same lines of MemLord, on devices that only count. It compares every
+/* A stand-in for ggml and an engine on it: the functions that hooks.patch, ggml.patch and llama.patch
+   change, in the same shapes and with the same lines, on devices that only count. It compares every
    device with what its driver holds, and exits with 1 if anything differs. MEMLORD_APP_REPORT=x.html
    saves a report before the buffers are freed.
 
-       c++ -std=c++11 -I. examples/ggml/standin.cpp examples/ggml/ggml-memlord.cpp -pthread */
+       make build/release/memlord.o
+       c++ -std=c++11 -I. examples/ggml/standin.cpp build/release/memlord.o -pthread */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -73,6 +74,14 @@ static size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t, const gg
 }
 static bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buffer);
 
+struct ggml_backend_buffer_hooks {
+    void (*alloc)(ggml_backend_buffer_t buffer);
+    void (*free)(ggml_backend_buffer_t buffer);
+    void (*usage)(ggml_backend_buffer_t buffer);
+    void (*tensor)(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor);
+};
+struct ggml_backend_buffer_hooks ggml_backend_hooks = {};
+
 #include "ggml-memlord.h"
 
 /* -- ggml-backend.cpp -- */
@@ -83,18 +92,20 @@ static ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t
     return new ggml_backend_buffer{free_buffer, buft, context, size, GGML_BACKEND_BUFFER_USAGE_ANY};
 }
 
-/* Not inlined, as ggml exports it: its caller is the site. */
-__attribute__((noinline)) static ggml_backend_buffer_t
-ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
-    if (size == 0) return ggml_backend_buffer_init(buft, NULL, NULL, 0);
-    ggml_backend_buffer_t buffer = buft->alloc_buffer(buft, size);
-    ggml_memlord_alloc(buffer, MEMLORD_SITE_OF_CALLER(memlord_global()));
+static ggml_backend_buffer_t ggml_backend_hook_alloc(ggml_backend_buffer_t buffer) {
+    if (buffer && ggml_backend_hooks.alloc) ggml_backend_hooks.alloc(buffer);
     return buffer;
+}
+
+static ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft,
+                                                            size_t size) {
+    if (size == 0) return ggml_backend_buffer_init(buft, NULL, NULL, 0);
+    return ggml_backend_hook_alloc(buft->alloc_buffer(buft, size));
 }
 
 static void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
     if (buffer == NULL) return;
-    ggml_memlord_free(buffer);
+    if (ggml_backend_hooks.free) ggml_backend_hooks.free(buffer);
     if (buffer->free_buffer != NULL) buffer->free_buffer(buffer);
     delete buffer;
 }
@@ -116,24 +127,22 @@ static bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buffer) {
 static void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer,
                                           ggml_backend_buffer_usage usage) {
     buffer->usage = usage;
-    ggml_memlord_usage(buffer);
+    if (ggml_backend_hooks.usage) ggml_backend_hooks.usage(buffer);
     if (ggml_backend_buffer_is_multi_buffer(buffer))
         for (ggml_backend_buffer_t child : *static_cast<buffers *>(buffer->context))
             ggml_backend_buffer_set_usage(child, usage);
 }
 
-__attribute__((noinline)) static ggml_backend_buffer_t
+static ggml_backend_buffer_t
 ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device, void *ptr, size_t size) {
-    ggml_backend_buffer_t buffer = device->buffer_from_host_ptr(ptr, size);
-    ggml_memlord_alloc(buffer, MEMLORD_SITE_OF_CALLER(memlord_global()));
-    return buffer;
+    return ggml_backend_hook_alloc(device->buffer_from_host_ptr(ptr, size));
 }
 
 static void ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, ggml_tensor *tensor,
                                       void *addr) {
     tensor->buffer = buffer;
     tensor->data = addr;
-    ggml_memlord_part(buffer, tensor);
+    if (ggml_backend_hooks.tensor) ggml_backend_hooks.tensor(buffer, tensor);
 }
 
 /* -- ggml-alloc.c -- */

@@ -485,9 +485,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch. It sets freed, totals, counts and anomalies to 0, also those of sites and
-   scopes, and sets each peak to the live bytes. Live storages stay live. */
+   scopes, and sets each peak to the live bytes. Live storages stay live. Calls of other threads
+   wait meanwhile, as they do for memlord_peak_reset. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak of each device of a selector to its live bytes. */
+/* Sets the peak of each device of a selector to its live bytes.
+   Cost: about 50 us; it stops all calls that record, and waits for those in progress. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB". The number is rounded to two decimals at

@@ -215,18 +215,21 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset. It is never too
-                         high, and too low by at most peak_error. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records and
-                         resets the peak. Otherwise each thread counts on its own, and adds
-                         its count to the peak from time to time. Busy threads hold back
-                         about 4 KiB together, or a 64th of the peak if that is more.
-                         Threads that have been idle since other threads came can hold back
+                         high, and too low by at most peak_error. Calls that overlap count
+                         as if one came after the other, in any order. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
+                         reset by another thread it is 0 again from that thread's next call
+                         on. Otherwise each thread counts on its own, and adds its count to
+                         the peak from time to time. Busy threads hold back about 4 KiB
+                         together, or a 64th of the peak if that is more. Their parts do
+                         not grow again when some of them end. Threads
+                         that have been idle since other threads came can hold back
                          more: with 8 threads twice as much. No thread holds back more than
                          counter_batch. The same holds for tags. It holds for sites, too, but
                          the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A report raises the peak,
-                         within peak_error, to the live bytes that its own snapshots
-                         and holders show. The peak of a scope is exact on one device
+                         the peak_error of each tag and site. A reader of the peak, such as
+                         a report or a snapshot, raises it to the live bytes of that moment
+                         if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -406,7 +409,9 @@
     does not export, as the file is its parent's. Do not call fork in a signal handler: fork waits
     for calls in progress, and the code that the signal interrupted may be in one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
-    and a signal handler may call them with an exec next.
+    and a signal handler may call them with an exec next. A child that a callback forks on a
+    thread of MemLord's goes on as that thread when the callback returns: the callback calls
+    exec or _exit in the child.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
     functions of memlord_hooks_install any more. With glibc the library stays loaded in spite of

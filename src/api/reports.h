@@ -109,9 +109,11 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    every malloc. The two ledgers stay apart. When a thread leaves a context, the open tags and
    scopes of the context end in the library's ledger. When a thread enters a context, they begin
    there. So the library's ledger counts an invocation of a scope for each time that its context
-   runs. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open
-   when its ledger is destroyed stays open in the library's. The first ledger of the process looks
-   for the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
+   runs. An end applies to the innermost tag or scope there, whichever ledger began it. So a program
+   that swaps the contexts of its fibres in two ledgers opens tags and scopes in only one of them.
+   Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is open when
+   its ledger is destroyed stays open in the library's. The first ledger of the process looks for
+   the interposer, on Linux. Without LD_PRELOAD in the environment, and in static programs, it
    finds none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) when the library was compiled */

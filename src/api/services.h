@@ -280,7 +280,7 @@ MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device devi
 
 typedef enum memlord_metric {
     MEMLORD_METRIC_ALLOCATED, /* live bytes of the device */
-    MEMLORD_METRIC_FREED,     /* bytes freed there since the last collection */
+    MEMLORD_METRIC_FREED,     /* bytes freed on the device since the last collection */
     MEMLORD_METRIC_MAX,       /* the larger of ALLOCATED and FREED */
     MEMLORD_METRIC_RESERVED,  /* bytes that the pool holds: memlord_pool_set */
     MEMLORD_METRIC_CACHED     /* bytes that the pool holds and has not allocated, which frees

@@ -350,7 +350,7 @@ MLI_VARIABLE(mli_process_state mli_process)
 
 /* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t blocks, bytes; /* that a call with n storages began or ended */
     uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
     uint64_t unknown;           /* frees of storages that the map does not have */

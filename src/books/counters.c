@@ -3,6 +3,7 @@
 #include "base/vectors.h"
 #include "books/map.h"
 #include "books/watches.h"
+#include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
@@ -95,23 +96,10 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
    the device's holders are to be noted again. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, &row->peak) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
-/* -- spans: the innermost span of a thread records how high the thread's level was -- */
-
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
-    while (f->devices < dev) {
-        f->devices++;
-        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
-    }
-    return &f->peaks[dev];
-}
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
-    mli_span_peak *at = mli_span_peak_at(f, dev);
-    if ((int64_t)(level - at->high) > 0) at->high = level;
-}
 /* Raises the innermost span of the calling thread to the `high` of the thread's cell. Returns the
    thread, or NULL if it is in no scope or the cell is not its own. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
@@ -122,19 +110,6 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
     return own ? t : NULL;
 }
 
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
-    mli_lock_take(&shared->lock);
-    above += shared->at[dev].level;
-    shared->at[dev].level += by;
-    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
-    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
-    mli_lock_drop(&shared->lock);
-}
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
-    const mli_span *f = t ? t->now.span : NULL;
-    for (; f; f = f->around)
-        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
-}
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
     const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
     return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
@@ -256,42 +231,46 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* Publishes a cell of the calling thread if it may come to hold back more than its share. */
-static MLI_COLD void mli_cell_publish_asked(memlord *lord, int book, uint32_t number,
-                                            mli_cell *cell) {
-    uint64_t most;
-    if (!cell || !mli_u64_load_own(&cell->publish_seen)) return;
-    most = mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base);
-    if (most > mli_cell_share(lord, mli_row_at(lord, book, number)))
-        mli_cell_publish(lord, book, number, cell);
+/* Publishes those of a thread's cells for the rows of a book that may come to hold back more than
+   their share, and those that are alone in their row: a peak reset has asked for these. */
+static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int book) {
+    const uint32_t n = mli_row_count(lord, book);
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        const mli_row *row = mli_row_at(lord, book, i);
+        mli_cell *cell = mli_cell_at(t, book, i);
+        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (mli_u32_load(&row->cells) == 1 ||
+            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+                mli_cell_share(lord, row))
+            mli_cell_publish(lord, book, i, cell);
+    }
 }
 /* Publishes a thread's cells for devices and tags, as another thread has asked. Runs before the
    present call counts, so that the peak has the level that the last call left. */
 static MLI_COLD void mli_cells_publish_asked(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_is_inside());
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_special_set(t, MLI_SPECIAL_PUBLISH, 0);
     if (mli_is_orphan(lord, t)) return; /* every call publishes the cells of the orphan record */
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_DEVICE, i, mli_cell_own_device(t, i));
-    n = mli_row_count(lord, MLI_BOOK_TAG);
-    for (i = 1; i < n; i++)
-        mli_cell_publish_asked(lord, MLI_BOOK_TAG, i, mli_cell_own_row(t, MLI_BOOK_TAG, i));
+    mli_book_publish_asked(lord, t, MLI_BOOK_DEVICE);
+    mli_book_publish_asked(lord, t, MLI_BOOK_TAG);
+    t->other_dev = MLI_DEV_ALL; /* any of the devices may need a band check now */
 }
 
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Publishes the cell if that is due, or if `publish` is 1. Bytes that
-   the delta counts both in and out never raise the level. The order of `out` and `level` is that of
-   mli_cell_count_free. */
+   the delta counts both in and out never raise the level. The order of `out`, `level` and `frees`
+   is that of mli_cell_count_device_free. */
 static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
                            const mli_row_delta *d, int publish) {
     const uint64_t sign = d->undo ? UINT64_MAX : 1;
     mli_u64_add_own(&cell->allocs, d->allocs * sign);
-    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
     mli_u64_add_own(&cell->out, d->out);
     if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
     mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    if (d->frees_here) return; /* the level is as it was, and the thread may not be inside */
     if (publish)
         mli_cell_publish(lord, book, number, cell);
     else
@@ -338,7 +317,7 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
     MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
-    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && d->dev)
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_PUBLISH) && !d->frees_here)
         mli_cells_publish_asked(lord, t);
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -365,7 +344,7 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
 /* Returns how much too low the peak of a row may be: the sum of what its cells may hold back. A
    cell that came into use as the k-th and was idle since then holds back at most a k-th of the
    slack. The first cell has published since there were two cells, and holds back at most half of
-   it. The first cell of a site, and one that a reset has missed, hold back at most a batch. */
+   it. The first cell of a site holds back at most a batch. */
 static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_row *row) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     const uint64_t batch = lord->counters.batch, now = mli_row_slack(row);
@@ -375,66 +354,92 @@ static MLI_COLD uint64_t mli_row_error(const memlord *lord, int book, const mli_
     uint32_t k;
     for (k = 1; k <= cells; k++) {
         uint64_t share = slack / (k == 1 && cells > 1 ? 2 : k);
-        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE || row->missed)) share = batch;
+        if (k == 1 && (cells == 1 || book == MLI_BOOK_SITE)) share = batch;
         error += share < batch ? share : batch;
     }
     return error;
 }
 
+/* The sums of the cells of a row. */
+typedef struct mli_cell_sums {
+    uint64_t in, out, allocs, frees, freed_here;
+} mli_cell_sums;
+
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
+   `level` also pairs with mli_cell_count_free. */
+static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
+    mli_cell_sums sum = {0, 0, 0, 0, 0};
+    const mli_thread *t = mli_thread_first(lord);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t level, out;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        sum.in += level + out;
+        sum.out += out;
+        sum.allocs += mli_u64_load_acquire(&cell->allocs);
+        sum.frees += mli_u64_load_acquire(&cell->frees);
+        sum.freed_here += mli_u64_load_acquire(&cell->freed_here);
+    }
+    return sum;
+}
+
+/* Raises the peak of a row to what its cells show, and sets the sums that concern the peak. No cell
+   with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
+   together. The levels of all cells may be of different moments: the thread of one cell may have
+   freed before another one allocated. They were live together if a second pass finds the same sums,
+   because a call changes `out` before the level and `frees` after it. Without a batch the published
+   bytes are the live bytes. */
+static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
+                                      const mli_cell_sums *cells, mli_row_totals *sum) {
+    mli_row *row = mli_row_at(lord, book, number);
+    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
+    const mli_thread *t = mli_thread_first(lord);
+    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int64_t peak;
+    mli_u64_max(&row->peak, (int64_t)published);
+    for (; batch && t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
+        if (!seen) continue;
+        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        blind |= seen != mli_u64_load(&row->publish_count);
+    }
+    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+        const mli_cell_sums again = mli_cells_sum(lord, book, number);
+        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+    }
+    peak = (int64_t)mli_u64_load(&row->peak);
+    sum->peak = peak > 0 ? (uint64_t)peak : 0;
+    if (sum->live > sum->peak) sum->live = sum->peak;
+    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_thread *t;
-    uint64_t allocs = 0, frees = 0;
-    int blind; /* 1: a cell's `high` does not count, as another cell has published since */
-    int64_t peak, published;
+    mli_cell_sums cells;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
-    blind = (int)row->missed;
-    published = (int64_t)mli_u64_load(&row->published);
-    peak = (int64_t)mli_u64_load(&row->peak);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t in, out, level;
-        if (!cell) continue;
-        level = mli_u64_load_acquire(&cell->level); /* pairs with the store in
-                                                       mli_cell_count_free */
-        out = mli_u64_load(&cell->out);
-        in = level + out;
-        sum->in += in;
-        sum->out += out;
-        allocs += mli_u64_load(&cell->allocs);
-        frees += mli_u64_load(&cell->frees);
-        sum->freed_here += mli_u64_load(&cell->freed_here);
-        if (!peaks || !lord->counters.batch) continue;
-        if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
-            level = mli_u64_load(&cell->high);
-        else
-            blind |= mli_u64_load(&cell->publish_seen) != 0;
-        level -= mli_u64_load(&cell->base);
-        if (published + (int64_t)level > peak) peak = published + (int64_t)level;
-    }
+    cells = mli_cells_sum(lord, book, number);
+    sum->in = cells.in;
+    sum->out = cells.out;
     sum->live = mli_since(sum->in, sum->out);
+    if (peaks) mli_row_peak_sum(lord, book, number, &cells, sum);
     sum->total_in = mli_since(sum->in, row->at_reset.in);
     sum->total_out = mli_since(sum->out, row->at_reset.out);
     sum->freed = mli_since(sum->out, row->at_reset.freed);
-    sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->at_reset.allocs;
-    sum->frees = frees - row->at_reset.frees;
-    sum->freed_here -= row->at_reset.freed_here;
-    sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
+    sum->blocks = (int64_t)(cells.allocs - cells.frees) > 0 ? cells.allocs - cells.frees : 0;
+    sum->allocs = cells.allocs - row->at_reset.allocs;
+    sum->frees = cells.frees - row->at_reset.frees;
+    sum->freed_here = cells.freed_here - row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
-    sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
 }
 
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
-    mli_thread *t = mli_thread_first(lord);
-    uint64_t live = 0;
-    for (; t; t = mli_thread_next(t)) {
-        const mli_cell *cell = mli_cell_at(t, book, number);
-        if (cell) live += mli_u64_load(&cell->level);
-    }
-    return (int64_t)live > 0 ? live : 0;
+    const mli_cell_sums sum = mli_cells_sum(lord, book, number);
+    return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
 
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
@@ -449,22 +454,31 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
 
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_shard_at(lord, 0)->lock));
+    const int device = book == MLI_BOOK_DEVICE;
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    mli_u64_add_own(&row->publish_count, 1);
-    row->missed = mli_u32_load(&row->cells) == 1 && !(cell && mli_u64_load(&cell->publish_seen));
-    if (cell && mli_u64_load(&cell->publish_seen)) {
+    if (device) mli_u64_add_own(&row->publish_count, 1);
+    for (; of; of = mli_thread_next(of)) {
+        mli_cell *cell = mli_cell_at(of, book, number);
+        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (device && of != t) {
+            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+            continue;
+        }
+        if (device) {
+            mli_span_note_high(lord, number, cell);
+            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
     }
     mli_lock_drop(&row->lock);
 }
 
 /* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
+   map is frozen; the caller holds the cold lock, so that resets run one at a time. */
 static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
@@ -512,14 +526,21 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
 }
+/* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
+    const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
+    mli_map_freeze(lord);
+    for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    mli_map_thaw(lord);
+    return end;
+}
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
-    uint32_t i, n;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
+    uint32_t i;
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
     (void)mli_u64_add(&lord->counters.epoch, 1);
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);

@@ -1,7 +1,8 @@
-/* Owns rows, cells, the records of devices, and the peaks of spans. A row has the counts of a
-   device, a site or a tag; a cell has one thread's part of a row. May use base/memory,
-   books/threads and, to enter a shard, books/map. Invariant: no peak is too high, because it is
-   computed from published bytes, which never exceed the live bytes. Locks: count, then row. */
+/* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
+   cell has one thread's part of a row. May use base/memory, books/threads, books/spans and, to
+   enter or freeze shards, books/map. Invariant: no peak is too high. It is computed from published
+   bytes, which never exceed the live bytes, or from levels that were live together. Locks: count,
+   then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -80,9 +81,9 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first, slack and missed; if the ledger has a batch, also
-                      published, publish_count and cells */
-    uint32_t dev, missed;  /* the device; 1 if a peak reset ignored the `high` of the only cell */
+    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
+                      publish_count and cells */
+    uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
     mli_u64 published;     /* signed bytes; at most the live ones while no thread is inside a
@@ -90,7 +91,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, peak resets and changes by mli_joint_settle */
+    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
+                              resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
@@ -107,43 +109,6 @@ typedef struct mli_row_totals {
     uint64_t in, out; /* bytes allocated and bytes freed since create, modulo 2^64 */
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
-
-#define MLI_SCOPE_DEPTH_MAX 64
-
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
-typedef struct mli_span_peak {
-    uint64_t from, high;
-} mli_span_peak;
-
-/* An invocation of a scope that was exported. Its members are the contexts that are in it. While a
-   thread runs a member, the member adds to `level` the base of the thread's cell, less the level at
-   which its span began. So `level` is at most what all members have added, and `high` at most their
-   peak. `bytes`, `blocks` and `delta` are sums over the members that have left. */
-typedef struct mli_joint {
-    mli_lock lock;                  /* guards all members but token and began */
-    uint64_t token;                 /* the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
-    uint64_t start, before, bytes, blocks; /* as in mli_span */
-    const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
-} mli_joint;
-
-/* A span: one scope that a thread is in. */
-typedef struct mli_span {
-    struct mli_span *around; /* the span for a scope inside, or NULL until it is made */
-    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
-    uint32_t depth;          /* 1 for the outermost span */
-    struct mli_scope_record *scope;
-    struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
-    int adopted;        /* 1 if the scope began in another context, which exported it */
-    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
-    uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
-                                       thread's live blocks then */
-    const char *shapes;
-    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -172,8 +137,6 @@ typedef struct mli_device_record {
     mli_sample_mark mark;        /* the mark of the latest sample; under the lock of the phys */
     mli_sample_mark before;      /* the mark of the sample being taken; under the same lock */
     struct mli_holders *holders; /* the holders at the device's peak; under the snapshots lock */
-    mli_u64 peak_since;          /* the time, in ns from create, from which on snapshots belong to
-                                    the present peak */
     mli_phys own_phys;           /* the device's phys, unless it shares another device's */
 } mli_device_record;
 
@@ -238,18 +201,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 
-/* Returns a span's levels on a device. They start at 0 if the device is newer than the span. */
-MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
-/* Raises a span's highest level on a device to `level`, if that is higher modulo 2^64. */
-MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
-
-/* Adds `by` to the level of an exported invocation on a device. The level was `above` bytes higher
-   for a moment before, which may raise `high`. Both arguments are signed. */
-MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Calls mli_joint_add for every exported invocation that a thread is in. `by` is the change of the
-   base of the thread's cell. */
-MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
-
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
    since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
    the ledger has a batch. */
@@ -294,9 +245,8 @@ MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
    a uint64_t in 40 bytes of code. */
 MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
-/* Sums a row over all threads, under the row's lock. No cell can publish meanwhile, so the
-   published bytes and what one cell holds back were live together. Computes the peak only if
-   `peaks` is 1. Without a batch cells publish without the lock, and the row's peak is exact. */
+/* Sums a row over all threads, under its lock. With `peaks` it also raises the row's peak to what
+   the cells show, and sets the sums `peak` and `peak_error`; `live` is then at most `peak`. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -309,8 +259,11 @@ MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
    collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
-/* Sets a row's peak to its live bytes. Raises publish_count, so that the `high` of other cells no
-   longer counts. The `high` of the thread's own cell becomes its level, and still counts. */
+/* Sets a row's peak to its live bytes. The earlier high of a cell no longer counts. The high of a
+   cell of a site or a tag becomes its level. So does that of the thread's own cell of a device.
+   The spans of another thread still need the high of that thread's cell of a device, so that thread
+   is asked to publish the cell. Requires: the map is frozen, so that no thread publishes or changes
+   a level. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 

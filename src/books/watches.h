@@ -40,6 +40,6 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
 /* Returns 1 if the holders of a device with `live` bytes are to be noted again: a 16th more than
    they had is live or, when the live bytes have fallen below the peak, a 128th more. So the holders
    are noted seldom while memory grows, and once more close to its peak. */
-MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, const mli_u64 *peak);
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 #endif

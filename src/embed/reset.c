@@ -6,6 +6,7 @@
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/map.h"
 #include "services/bands.h"
 #include "services/snapshots.h"
 #include "embed/lives.h"
@@ -36,10 +37,12 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
     t = mli_thread_get(lord);
     if (!t) return;
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_map_freeze(lord);
     for (i = 1; i < n; i++)
-        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) {
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device))
             mli_row_peak_reset(lord, t, MLI_BOOK_DEVICE, i);
-            mli_holders_restart(lord, i);
-        }
+    mli_map_thaw(lord);
+    for (i = 1; i < n; i++)
+        if (mli_selects(sel, mli_device_record_at(lord, i)->device)) mli_holders_restart(lord, i);
     mli_thread_put(lord, t);
 }

@@ -421,26 +421,6 @@ static void mli_report_scopes_sort(mli_report *r) {
     }
 }
 
-/* Raises the peak of a device to the most live bytes that its holders, or a snapshot since the last
-   reset, show. Raises it by at most peak_error. Threads publish a peak late, and a report must not
-   contradict itself. */
-static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
-    const mli_device_record *device = mli_device_record_at(r->lord, dev);
-    memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak, held;
-    uint32_t i;
-    for (i = 0; i < r->snapshots; i++) {
-        uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
-        if (r->snapshot[i]->time >= since && level > most) most = level;
-    }
-    held = mli_holders_bytes(r->lord, dev);
-    if (held > most) most = held;
-    most -= s->peak;
-    if (most > s->peak_error) most = s->peak_error;
-    s->peak += most;
-    s->peak_error -= most;
-}
-
 /* The kinds of mistakes, the heaviest first. Kinds that make totals too low come first, then frees
    and allocs that do not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
@@ -487,7 +467,6 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     for (i = 0; i < r->devices; i++) {
         uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
-        mli_report_peak_raise(r, i + 1);
         if (!i) r->total.largest_free = UINT64_MAX;
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;

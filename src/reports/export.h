@@ -10,6 +10,7 @@
 #include "os/unwind.h"
 #include "base/text.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/sites.h"
 #include "reports/capture.h"
 
@@ -47,6 +48,7 @@ typedef struct mli_export {
     uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
     uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
+    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the

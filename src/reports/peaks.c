@@ -69,15 +69,14 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     part->upto += (double)row->held;
     upto = (uint64_t)(part->upto * part->scale + 0.5);
     if (upto > part->bytes) upto = part->bytes; /* a new peak came meanwhile */
-    if (row->node <= p->x->nodes) b.node = row->node;
+    b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
 }
 static MLI_COLD void mli_peak_stacks(mli_peak *p,
                                      void (*fn)(mli_peak *p, const mli_stack_row *row)) {
-    const uint32_t rows = mli_stack_rows(p->x->lord);
     uint32_t i;
-    for (i = 1; i < rows && !p->x->o->failed; i++) {
+    for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
         const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
         if (row.dev == p->dev && row.held) fn(p, &row);
     }

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/memory.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/sites.h"
 #include "books/stacks.h"
 #include "services/stats.h"

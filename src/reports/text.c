@@ -41,15 +41,23 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
+/* Writes "... and 1 more tag" or "... and 2 more tags": how many things a list leaves out. `one` is
+   the word for one of them. */
+static void mli_text_left_out(mli_report *r, uint64_t n, const char *one) {
+    mli_putf(r->o, "... and %ju more %s%s", n, one, n == 1 ? "" : "s");
+}
 /* Writes how many of the `have` lines of a list are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *one) {
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_put_str(r->o, "\n");
 }
 /* Writes how many of the `have` lines of a list are not shown, and how many bytes they have. */
-static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *one,
                                          uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+    if (shown >= have) return;
+    mli_text_left_out(r, have - shown, one);
+    mli_putf(r->o, ", %jo\n", bytes);
 }
 
 /* Writes a line for each type of device that has several devices. */
@@ -85,7 +93,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
             mli_putf(r->o, "  RSS %jo", r->resident);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->devices, shown, "devices");
+    mli_text_more(r, r->devices, shown, "device");
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
@@ -135,7 +143,7 @@ static void mli_text_tags(mli_report *r, size_t most) {
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
         left -= s->allocated;
     }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+    mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -184,8 +192,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
     mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
+             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
@@ -204,8 +212,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++)
         left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, r->by_peak ? "stacks at the peak" : "stacks",
-                        left);
+    mli_text_more_bytes(r, r->stack_rows, shown, "stack", left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
@@ -226,7 +233,7 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
             mli_putf(r->o, "  sampled %jX ago", line->age);
         mli_put_str(r->o, "\n");
     }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
+    mli_text_more(r, r->phys_count, shown, "physical device");
 }
 
 /* Writes up to three lines for a device: one if it has pending bytes, which the host has freed and
@@ -353,8 +360,10 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_text_meta(r->o, &part->meta);
         mli_put_str(r->o, "\n");
     }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+    if (count <= n) return;
+    mli_put_str(r->o, "          ");
+    mli_text_left_out(r, count - n, "part");
+    mli_putf(r->o, ", %jo in all\n", bytes);
 }
 
 static void mli_text_block(mli_report *r, const memlord_block_info *b) {
@@ -400,7 +409,7 @@ static void mli_text_scopes(mli_report *r) {
         left -= line->live_bytes;
     }
     for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scope", left);
 }
 
 /* Writes one line for all snapshots. Writes one more for each checkpoint if there are at most
@@ -462,9 +471,10 @@ static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const size_t total = r->leak_sites.total;
     if (!rest.blocks) return;
     if (total > shown)
-        mli_putf(r->o, "... and %ju more sites, ", (uint64_t)(total - shown));
+        mli_text_left_out(r, total - shown, "site");
     else
-        mli_put_str(r->o, "... and others, ");
+        mli_put_str(r->o, "... and others");
+    mli_put_str(r->o, ", ");
     mli_put_amount(r->o, rest.bytes, rest.blocks);
     mli_put_str(r->o, "\n");
 }
@@ -489,7 +499,7 @@ static void mli_text_leaks(mli_report *r) {
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
         left -= leak->bytes;
     }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stack", left);
 }
 
 /* Lists the moves and the copies of each pair of devices, the newest pair first. */

@@ -3,6 +3,7 @@
 #include "base/vectors.h"
 #include "books/accounts.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/fences.h"
 #include "books/tags.h"
 #include "services/scopes.h"

@@ -12,6 +12,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/counters.h"
+#include "books/spans.h"
 
 /* What an invocation of a scope counted, on one thread or, if it was shared, in all its members. */
 typedef struct mli_scope_run {

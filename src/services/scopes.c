@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/names.h"
 #include "books/anomalies.h"
 #include "books/tags.h"

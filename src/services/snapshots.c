@@ -73,7 +73,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     return s;
 }
 
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
+/* Returns the live bytes of a device in a snapshot, or of all devices if `dev` is 0. */
+static uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
@@ -272,17 +273,16 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
-    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, live,
-                        &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->peak))
-        mli_holders_take(lord, dev, live);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
+        mli_holders_take(lord, dev, sum.live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
-    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
@@ -303,10 +303,6 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
-}
-
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
-    return mli_u64_load(&mli_device_record_at(lord, dev)->watch.holders_bytes);
 }
 
 /* -- life -- */

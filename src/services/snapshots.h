@@ -64,9 +64,6 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
    no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
-/* Returns the live bytes of a device in a snapshot, or those of all devices if dev is 0. */
-MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
-
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
@@ -94,9 +91,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, and returns 1, or 0 if the device has none. The places of the
    sites are those that reports show by now. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
-
-/* Returns the live bytes of a device when its holders were taken, or 0 if it has none. */
-MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 

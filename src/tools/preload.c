@@ -1,6 +1,6 @@
 /*
-    preload.c - the books of a program you cannot change: every block of its heap, and the call
-                that allocated it. Linux and other systems with LD_PRELOAD, glibc or musl.
+    preload.c - records every block of the heap, and the call that allocated it, in a program that
+                you cannot change. For Linux, and other systems with LD_PRELOAD, glibc or musl.
 
         LD_PRELOAD=build/libmemlord_preload.so sort big.txt > sorted.txt
 
@@ -9,26 +9,28 @@
         gcc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc \
             -pthread -I. src/tools/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
 
-    At exit, after the program's last destructor, a TEXT report goes to the stderr the program
-    was started with, be it closed by then. Environment, read once at the start. Numbers are
-    decimal, without a unit. A variable that begins with MEMLORD_ and is none of these, a number
-    that cannot be read, and a report that cannot be written are told on stderr at the start, a
-    line each; such a number counts as unset:
+    At exit, after the program's last destructor, a TEXT report goes to the stderr that the program
+    was started with, even if the program has closed it. These variables of the environment are read
+    once, at the start. Numbers are decimal, without a unit. If a variable begins with MEMLORD_ and
+    is none of these, if a number cannot be read, or if a report cannot be written, a line on stderr
+    says so at the start. Such a number counts as not set.
 
-        MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
-                               .heaptrack ...; TEXT for any other); a relative path is taken from
-                               where the program starts; "-" is stderr. %p is the process id, %n
-                               the number of this process's report, from 1, %t the seconds since
-                               1970, %% a percent sign. At the end of the program .folded has
-                               what was live at the peak if less than a quarter of that is left,
-                               else live bytes. .live.folded, .peak.folded and .allocated.folded
-                               have what their names say
-        MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
-                               library (src/tools/symbolize.c); 0: do not; unset: it is run where
-                               the process took longer than a second. A return address has one
-                               name: the innermost function inlined there that is not of a
-                               standard library. A report as JSON can be named later, and
-                               elsewhere: then it has the whole chain of inlined functions
+        MEMLORD_REPORT=path    write the report to this path, in the format of its suffix (.html,
+                               .json, .heaptrack ...), or as TEXT for any other suffix; "-" is
+                               stderr. A relative path is taken from where the program starts.
+                               In the path, %p is the process id, %n is the number of this report
+                               of the process, from 1, %t is the seconds since 1970, and %% is a
+                               percent sign. The suffix .folded is for the live bytes. The report
+                               at the end of the program has what was live at the peak instead, if
+                               less than a quarter of that is left. The suffixes .live.folded,
+                               .peak.folded and .allocated.folded choose the bytes
+        MEMLORD_SYMBOLS=n      1 names files and lines with symbolize, a program beside this
+                               library (src/tools/symbolize.c), and 0 does not; if not set,
+                               symbolize runs if the process took longer than a second. A return
+                               address has one name, that of the innermost function inlined there
+                               that is not of a standard library. A report as JSON can be named
+                               later and elsewhere, and then it has the whole chain of inlined
+                               functions
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
                                takes another sample
@@ -45,18 +47,20 @@
                                lifetimes and a curve
         MEMLORD_SNAPSHOTS=ms   record what is live every so many milliseconds, in a thread of this
                                library
-        MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
-        MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
-                               free from then; heap.%p.%n.json keeps all of them, for memlord-diff
+        MEMLORD_SIGNAL=n       write the report on signal n (10 is SIGUSR1), and let the program
+                               go on
+        MEMLORD_EVERY=n        write the report again every n seconds, at the first allocation or
+                               free after that time; a path such as heap.%p.%n.json keeps all
+                               reports, for memlord-diff
         MEMLORD_REPORT_ON=TERM,INT,HUP
-                               signals of which the program dies with a report; TERM if not set,
-                               none if empty
+                               write a report before the program dies of one of these signals; TERM
+                               if not set, none if empty
 
-    A file is replaced by the next report in one step. A signal of MEMLORD_REPORT_ON counts only
-    while the program leaves it at its default. To the program and to its children the default is
-    still there, and the program still dies of the signal. The report is written in the handler,
-    or at the end of the call of malloc that the signal interrupted. If that call takes longer
-    than 2 seconds, or the report longer than 30, the program dies without one, and says so.
+    The next report replaces a file in one step. A signal of MEMLORD_REPORT_ON counts only while the
+    program leaves the signal at its default action. The program and its children still see that
+    action, and the program still dies of the signal. The report is written in the handler, or at
+    the end of the call of malloc that the signal interrupted. If that call takes longer than 2
+    seconds, or the report longer than 30, the program dies without a report, and says so.
 
     These calls are counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc,
     memalign, valloc, pvalloc and free, and with them strdup, fopen and all others that use these;
@@ -73,9 +77,10 @@
     at the fork. Put a %p into the path if a program has children. Otherwise the report of the last
     process to exit replaces the others.
 
-    A program that keeps books of its own with memlord.h has them beside these. The tags and
-    scopes that it begins and ends cover what malloc gives here, too. If it saves a report to the
-    path of MEMLORD_REPORT, the interposer's is "interposer-" and that name; a line says so.
+    A program may have ledgers of its own by memlord.h, beside that of this library. The tags and
+    scopes that it begins and ends hold for the blocks of malloc, too. If it saves a report to the
+    path of MEMLORD_REPORT, this library writes its own to "interposer-" and that name, and a line
+    on stderr says so.
 
     This library does not see a program that has a malloc of its own in its executable, a program
     built with AddressSanitizer, or calls of an allocator by names of its own (mi_malloc,

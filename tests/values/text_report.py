@@ -79,6 +79,11 @@ def amount(count, blocks):
     return "%s in %d block%s" % (bytes_text(count), blocks, "" if blocks == 1 else "s")
 
 
+def more_of(count, one):
+    """How many things a list leaves out: "1 more tag", "2 more tags"."""
+    return "%d more %s%s" % (count, one, "" if count == 1 else "s")
+
+
 def share(part, whole):
     return percent_text(part * 100 / whole if part < whole else 100)
 
@@ -116,8 +121,8 @@ class Report:
 
     def more(self, subject, have, shown_lines, what, left=None):
         if shown_lines < have:
-            self.put(subject, "... and %d more %s%s" % (
-                have - shown_lines, what, "" if left is None else ", " + bytes_text(left)))
+            self.put(subject, "... and %s%s" % (
+                more_of(have - shown_lines, what), "" if left is None else ", " + bytes_text(left)))
 
     # -- the verdicts --
 
@@ -330,7 +335,7 @@ class Report:
             line += "  " + name(device.label) if device.label else ""
             resident = TYPES[device.type] == "cpu" and not self.page and ledger.resident
             self.put("devices", line + ("  RSS " + bytes_text(resident) if resident else ""))
-        self.more("devices", len(ledger.devices), most, "devices")
+        self.more("devices", len(ledger.devices), most, "device")
         if len(ledger.devices) == 1:
             return
         for type in range(len(TYPES)):
@@ -374,7 +379,7 @@ class Report:
             if line.age is not None and line.age > 10 ** 9:
                 text += "  sampled %s ago" % ns_text(line.age)
             self.put("capacity", text)
-        self.more("capacity", len(self.capacities), most, "physical devices")
+        self.more("capacity", len(self.capacities), most, "physical device")
 
     def tags(self, most):
         if not self.tag_lines:
@@ -385,7 +390,7 @@ class Report:
             self.put("tags", padded(name(tag.name), 16) + size(tag.live, 12) + size(tag.peak, 12) +
                      number(tag.blocks, 11) + size(tag.expected, 12) +
                      difference(tag.variance, 12) + "  " + tag.device.name)
-        self.more("tags", len(self.tag_lines), most, "tags",
+        self.more("tags", len(self.tag_lines), most, "tag",
                   sum(tag.live for tag in self.tag_lines[most:]))
 
     def sites(self, most):
@@ -419,7 +424,8 @@ class Report:
         if not rows:
             return
         self.put("stacks", "", "        live%s        peak     at peak      allocs   allocated  hottest "
-                 "stacks: %d of %d%s%s" % ("       error" if self.sampled else "",
+                 "stacks%s: %d of %d%s%s" % ("       error" if self.sampled else "",
+                                   " at the peak" if self.ledger.by_peak(self.total) else "",
                                    min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
                                    "; error is the standard error of live, -: no sample lives"
                                    if self.sampled else ""))
@@ -428,7 +434,7 @@ class Report:
             self.put("stacks", size(row.live, 12) + error + size(row.peak, 12) +
                      size(row.held, 12) + number(row.allocs, 12) + size(row.allocated, 12) + "  " + self.frames(row))
         by_peak = self.ledger.by_peak(self.total)
-        self.more("stacks", len(rows), FIRST_STACKS, "stacks at the peak" if by_peak else "stacks",
+        self.more("stacks", len(rows), FIRST_STACKS, "stack",
                   sum(row.held if by_peak else row.live for row in rows[FIRST_STACKS:]))
         if self.ledger.stacks_cut:
             self.put("stacks", "%d stacks could not be taken: they are one return address, or none"
@@ -470,8 +476,8 @@ class Report:
             self.put("blocks", "%s at %d%s%s" % (size(part.bytes, 22), part.offset, tag,
                                                  self.meta(part.meta)))
         if len(listed) > 8:
-            self.put("blocks", "          ... and %d more parts, %s in all" % (
-                len(listed) - 8, bytes_text(sum(p.bytes for p in listed))))
+            self.put("blocks", "          ... and %s, %s in all" % (
+                more_of(len(listed) - 8, "part"), bytes_text(sum(p.bytes for p in listed))))
 
     # -- in full --
 
@@ -631,7 +637,7 @@ class Report:
                  "   time in all    time avg  scope; live is exclusive: without inner scopes")
         for scope, live in lines[:TOP_SITES]:
             self.put("scopes", self.scope(scope, live))
-        self.more("scopes", len(lines), TOP_SITES, "scopes",
+        self.more("scopes", len(lines), TOP_SITES, "scope",
                   sum(live for _, live in lines[TOP_SITES:]))
 
     def scope(self, scope, live):
@@ -663,8 +669,8 @@ class Report:
                 line += " [%s]" % name(group.tag.subject) if group.tag else ""
                 self.put("leaks", line + (" in " + name(group.scope.path) if group.scope else ""))
         if len(sites) > LEAKS:
-            self.put("leaks", "... and %d more sites, %s" % (
-                len(sites) - LEAKS, amount(sum(s.bytes for s in sites[LEAKS:]), sum(s.count for s in sites[LEAKS:]))))
+            self.put("leaks", "... and %s, %s" % (
+                more_of(len(sites) - LEAKS, "site"), amount(sum(s.bytes for s in sites[LEAKS:]), sum(s.count for s in sites[LEAKS:]))))
         stacks = ledger.stack_leaks()
         if not stacks:
             return
@@ -672,7 +678,7 @@ class Report:
         for leak in stacks[:FIRST_STACKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
                      self.frames(leak.row))
-        self.more("leaks", len(stacks), FIRST_STACKS, "stacks",
+        self.more("leaks", len(stacks), FIRST_STACKS, "stack",
                   sum(leak.bytes for leak in stacks[FIRST_STACKS:]))
 
     def routes(self):

@@ -4,11 +4,11 @@
 
 /* What the environment asks for, and what became of it. */
 static struct {
-    char path[PATH_MAX];      /* MEMLORD_REPORT; "": the report goes to stderr */
-    char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "": the path is
-                                 absolute */
+    char path[PATH_MAX];      /* MEMLORD_REPORT; "" if the report goes to stderr */
+    char directory[PATH_MAX]; /* the directory of the start, with a / at its end; "" if the path
+                                 is absolute */
     memlord_format format;
-    int told;   /* 1: it was said at the start that no report can be written there */
+    int told;   /* 1: a line at the start said that no report can be written there */
     int beside; /* 1: reports lie beside those of the program, under names of their own */
 } want;
 
@@ -20,13 +20,14 @@ static struct {
     char quoted[2 * TARGET_MAX]; /* the same with each % doubled, as memlord_save takes it */
 } target;
 
-/* Appends a text to the path. Text that does not fit is cut: the system refuses so long a path. */
+/* Appends a text to the path. A text that does not fit is cut, because the system refuses such a
+   path. */
 static void add_to_path(const char *text, size_t length) {
     const size_t n = strlen(target.path);
     (void)snprintf(target.path + n, sizeof target.path - n, "%.*s", (int)length, text);
 }
 
-/* Returns the number that stands for a letter after a % in the path; -1: none does. */
+/* Returns the number that a letter after a % in the path stands for, or -1 if there is none. */
 static long long number_in_path(char letter) {
     switch (letter) {
     case 'p': return getpid();
@@ -61,7 +62,8 @@ static void expand_path(void) {
     *to = 0;
 }
 
-/* Says at the start that no file can be written: at its end the program may have closed stderr. */
+/* Says at the start that no file can be written, because the program may have closed stderr when it
+   ends. */
 static void check_path(void) {
     char line[512]; /* a longer path is cut */
     const char *why = NULL;
@@ -83,7 +85,7 @@ static void check_path(void) {
     say(line);
 }
 
-/* Returns 1 if a path ends as if it named a format, and names none. */
+/* Returns 1 if a path has a suffix that is not that of a format. */
 static int has_unknown_suffix(const char *path) {
     const char *name = strrchr(path, '/');
     const char *suffix = strrchr(name ? name : path, '.');
@@ -117,7 +119,8 @@ static void read_path(void) {
    one that is written later would replace the other. So this library notes the files of such
    reports, and puts its own report beside them. */
 
-/* Which file it is. Another file may get its inode later, but not with the same time. */
+/* Tells one file from all others. Another file may get the same inode later, but not with the same
+   time. */
 typedef struct file_mark {
     dev_t device;
     ino_t inode;
@@ -127,7 +130,7 @@ typedef struct file_mark {
 #define THEIRS_MAX 8
 static struct {
     file_mark files[THEIRS_MAX]; /* the latest reports of the program's ledgers */
-    unsigned count;              /* how many there were; a later one replaces the oldest */
+    unsigned count;              /* how many reports there were; a new one replaces the oldest */
 } theirs;
 
 static int mark_file(const char *path, file_mark *out) {
@@ -152,8 +155,9 @@ static int is_unfinished_report(const char *path) {
     return !strncmp(slash ? slash + 1 : path, start, (size_t)n);
 }
 
-/* Notes each report of the program's ledgers: memlord_save ends with a rename of its temporary
-   file. The atomic gives each of two threads a place of its own, and orders nothing. */
+/* Notes each report of the program's ledgers, because memlord_save ends with a rename of its
+   temporary file. The atomic addition gives each of two threads a place of its own, and orders
+   nothing. */
 EXPORT int rename(const char *from, const char *to) {
     static int (*known)(const char *from, const char *to);
     const int before = errno;
@@ -172,7 +176,8 @@ EXPORT int rename(const char *from, const char *to) {
     return 0;
 }
 
-/* Takes another name if the file of the next report is one of the program's. */
+/* Takes another name for the next report, and for later ones, if its file is a report of the
+   program's ledgers. */
 static void step_aside(void) {
     char line[1024]; /* longer paths are cut */
     file_mark file;

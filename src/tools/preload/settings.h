@@ -1,11 +1,13 @@
-/* A part of preload.c: the variables of the environment, and what is wrong with them. */
+/* A part of preload.c: reads the variables of the environment, and says which have no effect. */
 
 /* --------------------------------------------------------------------------- settings -- */
 
 /* The variables that begin with MEMLORD_. */
 static const struct {
-    const char *name;   /* without MEMLORD_; a name that ends in _ stands for all that begin so */
-    unsigned long most; /* the largest number that the variable takes; 0: it is text, or not ours */
+    const char *name;   /* the name without MEMLORD_; a name that ends in _ stands for all names
+                           that begin with it */
+    unsigned long most; /* the largest number that the variable takes; 0 if it takes text, or is not
+                           for this library */
 } settings[] = {{"REPORT", 0},
                 {"REPORT_ON", 0},
                 {"SKIP", 0},
@@ -17,7 +19,7 @@ static const struct {
                 {"SNAPSHOTS", UINT32_MAX},
                 {"SIGNAL", 64},
                 {"EVERY", INT_MAX},
-                {"DEBUG", 0}, /* these are of ledgers in the program, and of MemLord's own tests */
+                {"DEBUG", 0}, /* from here on for ledgers in the program, and for MemLord's tests */
                 {"RETRY", 0},
                 {"POLL_INTERVAL_MS", 0},
                 {"APP_", 0},
@@ -28,7 +30,7 @@ static const struct {
 #define SETTINGS (sizeof settings / sizeof settings[0])
 #define PREFIX "MEMLORD_"
 
-/* Returns the index of the variable that a line of the environment sets; SETTINGS: there is no
+/* Returns the index of the variable that a line of the environment sets, or SETTINGS if there is no
    such variable. Requires: the line begins with PREFIX. */
 static size_t setting_of(const char *line) {
     const char *name = line + sizeof PREFIX - 1;
@@ -43,14 +45,14 @@ static size_t setting_of(const char *line) {
     return i;
 }
 
-/* Reads a whole number without a sign. Returns 1 if the text is one, and at most `most`. */
+/* Reads a whole number without a sign. Returns 1 if the text is such a number, up to `most`. */
 static int read_number(const char *text, unsigned long most, unsigned long *out) {
     char *end;
     *out = strtoul(text, &end, 10);
     return *text >= '0' && *text <= '9' && !*end && *out <= most && *out != ULONG_MAX;
 }
 
-/* Returns the number in a variable; 0 if it is not set, or is no number that it takes. */
+/* Returns the number in a variable, or 0 if the variable is not set or does not take its text. */
 static unsigned long number_of(const char *name) {
     const char *text = getenv(name);
     const size_t i = setting_of(name);
