@@ -66,7 +66,8 @@ scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tes
 	tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh tests/readme.sh tests/install.sh \
 	tests/ci.sh tests/values.sh
 # What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
-outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh
+outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/names.sh \
+	tests/programs.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 

@@ -66,7 +66,7 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _top_alloc, _top_free; MEMLORD_SITE
+                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
@@ -1141,11 +1141,28 @@ MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site 
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
 /* Gives a site better strings for later reports, for example from debug information. Structs that
-   were handed out before stay valid. NULL and 0 keep the old values.
+   were handed out before stay valid. NULL and 0 keep the old values. The site forgets the
+   functions that memlord_site_functions_set gave it.
    Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
+
+/* A function at a return address. Compilers inline functions into others, so that one address may
+   be in several functions. */
+typedef struct memlord_function {
+    memlord_site at; /* the function, and the file and the line in it; NULL strings are "" */
+    int library;     /* 1: it is a function of a standard library */
+} memlord_function;
+
+/* Names the functions at a return address, the innermost first: each is inlined in the next one.
+   Reports show all of them in stacks. They show the site as the first function that is not of a
+   library; if there is none, as the last one. The strings are copied.
+   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
+           ledger; E_NOMEM. */
+MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                      const memlord_function *functions,
+                                                      size_t count) MLI_OFF(MEMLORD_OK)
 
 /* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
    `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were
@@ -3316,6 +3333,7 @@ private:
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
 #define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
+#define memlord_site_functions_set MLI_PREFIXED(memlord_site_functions_set)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
@@ -4541,8 +4559,20 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
-                    there is none. It may wait for dlopen. */
+     mli_symbols_at Looks for the symbols of `n` addresses, which the caller has sorted. Reads the
+                    symbols of a module once, for all addresses in it. It does not wait for the
+                    constructors that dlopen runs. On other systems than Linux it finds none: a
+                    symbol of macOS has no size, so the nearest one below need not contain the
+                    address; Windows keeps the names in separate files that need dbghelp. */
+
+/* An address, and the symbol that contains it. */
+typedef struct mli_symbol_query {
+    const void *address;
+    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
+                         symbol contains the address */
+    uint64_t value;   /* the address of the symbol in the file of the module */
+    void *user;       /* what the caller wants */
+} mli_symbol_query;
 
 #if defined(__linux__)
 
@@ -4555,25 +4585,22 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
-   contain that address. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #endif
 /* Keeps the module that has this code loaded until the process ends, if it could be closed and the
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
@@ -4770,9 +4797,138 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    mli_dl_info info;
-    return mli_dladdr && mli_dladdr(address, &info) ? info.name : NULL;
+
+/* The dynamic symbols of a module. */
+typedef struct mli_dl_symbols {
+    const ElfW(Sym) * at;
+    const char *names;
+    uint64_t count, names_size;
+} mli_dl_symbols;
+
+/* Returns the dynamic section of a module; NULL: it has none in memory. */
+static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    while (p < end && p->p_type != PT_DYNAMIC) p++;
+    if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
+    return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
+}
+/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
+    for (; d->d_tag != DT_NULL; d++)
+        if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
+    return 0;
+}
+/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
+   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
+   is the end of the segment. */
+static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
+                                    const char **end) {
+    const ElfW(Phdr) *p = NULL;
+    if (!at) return NULL;
+    if (at >= module->bias) p = mli_segment_of(module, at - module->bias, size);
+    if (p)
+        at -= module->bias;
+    else
+        p = mli_segment_of(module, at, size);
+    if (!p) return NULL;
+    *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
+    return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
+}
+/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
+   none, or it is damaged. The last chain ends with that symbol. */
+static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
+    const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
+    const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
+    const uint32_t first = table[1];
+    uint64_t at, last = 0;
+    if (chains > words) return 0;
+    for (at = chains - table[0]; at < chains; at++)
+        if (table[at] > last) last = table[at];
+    if (last < first) return 0;
+    for (at = chains + (last - first); at < words && !(table[at] & 1);) at++;
+    return at < words ? at - chains + first + 1 : 0;
+}
+/* Finds the symbols of a module. Returns 0 if it has none, or if they are damaged. */
+static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *out) {
+    const ElfW(Dyn) *d = mli_dynamic_of(module);
+    const uint32_t *table;
+    const char *end;
+    memset(out, 0, sizeof *out);
+    if (!d) return 0;
+    table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_GNU_HASH), 16, &end);
+    if (table) {
+        out->count = mli_gnu_hash_count(table, end);
+    } else {
+        table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_HASH), 8, &end);
+        out->count = table ? table[1] : 0;
+    }
+    out->at = (const ElfW(Sym) *)mli_dynamic_data(module, mli_dynamic_value(d, DT_SYMTAB),
+                                                  out->count * sizeof *out->at, &end);
+    out->names_size = mli_dynamic_value(d, DT_STRSZ);
+    out->names = (const char *)mli_dynamic_data(module, mli_dynamic_value(d, DT_STRTAB),
+                                                out->names_size, &end);
+    return out->count && out->at && out->names_size && out->names &&
+           !out->names[out->names_size - 1];
+}
+
+/* Returns the index of the first query at or above an address; n: there is none. */
+static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
+    size_t from = 0;
+    while (n) {
+        const size_t half = n / 2;
+        if ((uintptr_t)q[from + half].address < address) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return from;
+}
+/* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
+   begins last counts. */
+static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
+                            mli_symbol_query *q, size_t n) {
+    const uintptr_t start = bias + symbol->st_value;
+    size_t i;
+    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+        return;
+    i = mli_queries_from(q, n, start);
+    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+        if (q[i].name && q[i].value >= symbol->st_value) continue;
+        q[i].name = symbols->names + symbol->st_name;
+        q[i].value = symbol->st_value;
+    }
+}
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+} mli_symbol_search;
+/* Reads the symbols of a module, if addresses are in it. */
+static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
+    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const ElfW(Phdr) *p = module->at, *last = p + module->count;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    mli_dl_symbols symbols;
+    size_t from, end;
+    uint64_t i;
+    (void)size;
+    for (; p < last; p++) {
+        if (p->p_type != PT_LOAD) continue;
+        if (p->p_vaddr < low) low = p->p_vaddr;
+        if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
+    }
+    from = mli_queries_from(search->q, search->n, module->bias + low);
+    end = mli_queries_from(search->q, search->n, module->bias + high);
+    if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    for (i = 0; i < symbols.count; i++)
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+    return 0;
+}
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    mli_symbol_search search = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &search);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4798,9 +4954,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4829,9 +4985,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -4849,9 +5005,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #endif
 
@@ -8856,7 +9012,8 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest level
+   since then. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -8869,7 +9026,8 @@ typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
+                                        invocation was adopted */
     uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -8879,10 +9037,10 @@ typedef struct mli_joint {
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
-    uint32_t depth;          /* 1 for the outermost span */
+    uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the
@@ -9072,8 +9230,8 @@ typedef struct mli_row {
                               resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
-                              first publishes again; else NULL */
+    mli_cell *first;       /* the row's first cell, while a second cell has published and the
+                              first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
@@ -9192,7 +9350,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
    tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
    that called free. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
@@ -9645,7 +9803,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_row *row = mli_row_at(lord, book, number);
     const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
     const mli_thread *t = mli_thread_first(lord);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     int64_t peak;
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {
@@ -11084,11 +11242,22 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
+#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+
+/* The functions at a return address, the innermost first. Each is inlined in the next one. */
+typedef struct mli_functions {
+    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
+                              the site: see memlord_site_functions_set */
+    memlord_function *at;  /* they lie behind this struct */
+} mli_functions;
+
 typedef struct mli_site_record {
     memlord_site original;   /* what reports display until the site is renamed or its symbol is
                                 found */
     mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
                                 the whole struct */
+    mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
+                                only the displayed function is known */
     const void *address;     /* the return address by which the site was first seen; NULL if the
                                 site is a struct of the host */
     const void *module;      /* of a struct of the host: the module that has it (see
@@ -11097,6 +11266,7 @@ typedef struct mli_site_record {
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
                                 the site */
 } mli_site_record;
@@ -11136,8 +11306,13 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
+/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
+   of each module once. A caller that displays many sites calls it first. Requires: as
+   mli_site_display. */
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
+   first displayed, because the search reads all symbols of its module, which is too slow for a recording
+   call.
    Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
@@ -11148,6 +11323,10 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
    *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
+
+/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
+   or none. */
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
@@ -11163,7 +11342,11 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
+                        cold lock */
+    mli_ptr named;   /* mli_site_record *: the newest site whose symbol was looked up; so were the
+                        symbols of all older sites; NULL if none was */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -11421,6 +11604,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
         (*out)->where = module;
         (*out)->offset = offset;
         mli_site_add_locked(lord, *out, content);
+        (*out)->before = (mli_site_record *)mli_ptr_load(&lord->sites->places);
+        mli_ptr_store_release(&lord->sites->places, *out); /* pairs with mli_places_name */
     }
     if (image->stays && !mli_index_get(lord, key))
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
@@ -11455,16 +11640,20 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
+/* Returns 1 if the module that had a return address when it was first seen has it now. */
+static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
+    const mli_module *now = site->where;
+    return now && (now->image.stays ||
+                   (mli_module_now(lord, site->address, &now) && now == site->where));
+}
 /* Returns the name of the function that has the return address of a site. Returns NULL if the
    symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
-   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
+   ledger, because the search takes a lock of the loader, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
-    const mli_module *now = site->where;
-    if (!now || (!now->image.stays &&
-                 (!mli_module_now(lord, site->address, &now) || now != site->where)))
-        return NULL;
-    return mli_symbol_at((const char *)site->address - 1);
+    mli_symbol_query q = {(const char *)site->address - 1, NULL, 0, NULL};
+    if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
+    return q.name;
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
    host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
@@ -11492,6 +11681,53 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
+static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
+    size_t gap, i, k;
+    for (gap = n / 2; gap; gap /= 2) {
+        for (i = gap; i < n; i++) {
+            const mli_symbol_query moving = q[i];
+            for (k = i; k >= gap && q[k - gap].address > moving.address; k -= gap)
+                q[k] = q[k - gap];
+            q[k] = moving;
+        }
+    }
+}
+/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
+   many it took. Those whose module is gone it only marks as looked up. */
+static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
+                                       const mli_site_record *end, mli_symbol_query *q, size_t n) {
+    size_t taken = 0;
+    for (; site != end && taken < n; site = site->before) {
+        if (mli_u32_exchange(&site->resolved, 1) || !mli_place_is_there(lord, site)) continue;
+        q[taken].address = (const char *)site->address - 1;
+        q[taken++].user = site;
+    }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
+    mli_site_record *first = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->places), *site;
+    const mli_site_record *end = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->named);
+    size_t i, n = 0, taken;
+    mli_symbol_query *q;
+    for (site = first; site != end && site; site = site->before) n++;
+    if (!n) return;
+    q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
+    if (!q) return; /* the sites get their names one by one, as they are displayed */
+    taken = mli_places_take(lord, first, end, q, n);
+    mli_symbols_sort(q, taken);
+    mli_symbols_at(q, taken);
+    for (i = 0; i < taken; i++) {
+        memlord_site named;
+        site = (mli_site_record *)q[i].user;
+        named = *(const memlord_site *)mli_ptr_load_acquire(&site->display);
+        if (!q[i].name || named.function[0]) continue;
+        named.function = q[i].name;
+        (void)mli_site_set_display(lord, site, &named);
+    }
+    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load above */
+    mli_own_free(lord, q, n * sizeof *q);
+}
+
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
@@ -11516,6 +11752,11 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     *named = *site;
     named->function = mli_place_function(lord, record);
     return named->function ? named : site;
+}
+
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (const mli_functions *)mli_ptr_load_acquire(&record->functions) : NULL;
 }
 
 /* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
@@ -11605,6 +11846,7 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
                                            const char *file, const char *function, int line) {
     mli_site_record *record;
     memlord_site shown;
+    memlord_result result;
     if (!lord) return MEMLORD_OK;
     if (!site) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
@@ -11613,7 +11855,52 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     if (file) shown.file = file;
     if (function) shown.function = function;
     if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
+    result = mli_site_set_display(lord, record, &shown);
+    if (result == MEMLORD_OK) mli_ptr_store(&record->functions, NULL);
+    return result;
+}
+
+/* Gives a site its functions, whose strings it copies to `all`. MLI_AGAIN: the function needs memory
+   first. */
+static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
+                                                         const memlord_function *from,
+                                                         mli_functions *all) {
+    memlord_result r = MEMLORD_OK;
+    uint32_t i;
+    for (i = 0; i < all->count && r == MEMLORD_OK; i++) {
+        r = mli_site_copy_locked(lord, &from[i].at, &all->at[i].at);
+        all->at[i].library = from[i].library != 0;
+    }
+    if (r) return r;
+    for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
+    all->shown = i;
+    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    r = mli_site_display_locked(lord, site, &all->at[i].at);
+    if (r) return r;
+    mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                  const memlord_function *functions,
+                                                  size_t count) {
+    const size_t size = sizeof(mli_functions) + count * sizeof *functions;
+    mli_site_record *record;
+    mli_functions *all;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!site || !functions || !count || count > MLI_FUNCTIONS_MAX) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    all = (mli_functions *)mli_own_alloc(lord, size);
+    if (!all) return MEMLORD_E_NOMEM;
+    all->count = (uint32_t)count;
+    all->at = (memlord_function *)(void *)(all + 1);
+    do {
+        mli_cold_enter();
+        r = mli_site_functions_locked(lord, record, functions, all);
+    } while (mli_cold_leave(lord, &r));
+    if (r) mli_own_free(lord, all, size);
+    return r;
 }
 
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
@@ -19944,6 +20231,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
@@ -19981,6 +20269,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     size_t n = 0, key, named = 0;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
@@ -25846,6 +26135,9 @@ typedef struct mli_report {
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
+    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these by row
+                             of stacks: the row of the next stack of the same site; 0 if there is
+                             none; NULL if no stacks are listed by site */
     size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
@@ -26358,6 +26650,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
+    mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
     r->scale = mli_stamp_scale_now(lord);
@@ -26937,6 +27230,115 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* --------------------------------------------------------------------- src/reports/callers.h -- */
+
+/* Finds who calls a standard library at a site: of each stack of the site, the first function that is
+   the program's own. Owns the list of stacks by site in the report. May use reports/capture and the
+   reading functions of books/. Locks: those of the reading functions. */
+
+#define MLI_CALLERS 64 /* the most callers of a site; those beyond are one, without a function */
+
+/* What a function of the program allocated at a site, by the stacks of the site: estimates, if stacks
+   are samples. */
+typedef struct mli_caller {
+    const memlord_site *at; /* NULL: several functions */
+    uint64_t live_bytes, alloc_bytes, allocs;
+} mli_caller;
+typedef struct mli_callers {
+    size_t count;
+    mli_caller at[MLI_CALLERS + 1]; /* those with the most live bytes first, then those that
+                                       allocated most */
+} mli_callers;
+
+/* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
+/* Finds the callers of a row of sites. There are none if the site is not a library's, or has no
+   stack. */
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
+
+/* --------------------------------------------------------------------- src/reports/callers.c -- */
+
+static size_t mli_callers_size(const mli_report *r) {
+    return ((size_t)r->site_rows + 1 + r->row_count) * sizeof *r->site_stack;
+}
+MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
+    uint32_t i, site;
+    if (r->row_count < 2) return;
+    r->site_stack = (uint32_t *)mli_own_alloc(r->lord, mli_callers_size(r));
+    if (!r->site_stack) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    for (i = r->row_count; i-- > 1;) { /* so that the oldest stack comes first */
+        site = mli_stack_row_at(r->lord, i)->site;
+        if (!site || site > r->site_rows) continue; /* added since */
+        r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
+        r->site_stack[site] = i;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r) {
+    mli_own_free(r->lord, r->site_stack, mli_callers_size(r));
+}
+
+static int mli_site_is_library(memlord *lord, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(lord, site);
+    return all && all->at[all->shown].library;
+}
+/* Returns the first function of a stack that is of no library; NULL: there is none. */
+static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
+    while (node) {
+        const mli_stack_node *at = mli_stack_node_at(lord, node);
+        const memlord_site *site = mli_site_display(lord, at->site);
+        if (!mli_site_is_library(lord, site)) return site;
+        node = at->parent;
+    }
+    return NULL;
+}
+/* Adds the numbers of a stack to those of its function. */
+static MLI_COLD void mli_caller_add(mli_callers *callers, const memlord_site *site,
+                                    const memlord_stack_stat *s) {
+    mli_caller *c = callers->at, *last = callers->at + MLI_CALLERS;
+    for (; c < callers->at + callers->count && c < last; c++)
+        if (c->at->file == site->file && c->at->function == site->function &&
+            c->at->line == site->line)
+            break;
+    if (c == callers->at + callers->count) {
+        c->at = c < last ? site : NULL;
+        callers->count++;
+    }
+    c->live_bytes += s->live_bytes;
+    c->alloc_bytes += s->alloc_bytes;
+    c->allocs += s->allocs;
+}
+static int mli_caller_after(const mli_caller *a, const mli_caller *b) {
+    return a->live_bytes != b->live_bytes ? a->live_bytes < b->live_bytes
+                                          : a->alloc_bytes < b->alloc_bytes;
+}
+static MLI_COLD void mli_callers_sort(mli_callers *callers) {
+    size_t i, k;
+    for (i = 1; i < callers->count; i++) {
+        const mli_caller moving = callers->at[i];
+        for (k = i; k && mli_caller_after(&callers->at[k - 1], &moving); k--)
+            callers->at[k] = callers->at[k - 1];
+        callers->at[k] = moving;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out) {
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    if (!r->site_stack || row > r->site_rows) return;
+    if (!mli_site_is_library(r->lord, mli_row_site(r->lord, row))) return;
+    for (i = r->site_stack[row]; i; i = r->site_stack[r->site_rows + 1 + i]) {
+        memlord_stack_stat s;
+        const memlord_site *own =
+            mli_own_function(r->lord, mli_stack_row_at(r->lord, i)->node);
+        mli_stack_stat_fill(r->lord, i, &s);
+        if (own && (s.live_bytes | s.alloc_bytes | s.allocs)) mli_caller_add(out, own, &s);
+    }
+    mli_callers_sort(out);
+}
+
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
 /* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
@@ -27009,7 +27411,7 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x);
    its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
-/* The name of a frame, and where it is. */
+/* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
@@ -27017,9 +27419,15 @@ typedef struct mli_frame_name {
                                  file of the module */
     uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
                                  none of its own */
+    uint32_t count;           /* how many functions are at the frame, at least 1 */
+    const mli_functions *functions; /* NULL if there is one function */
 } mli_frame_name;
 
+/* Returns a frame with the name of its innermost function. */
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
+/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
+   one. Requires: i is below the count. */
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i);
 
 /* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
    its site if it has no stack. Then come those of its scopes. */
@@ -27124,28 +27532,40 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
+                                              "(others)"};
+
+static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
+    f->name = site->function[0] ? site->function : site->file;
+    if (!f->name[0]) f->name = mli_frame_kinds[MLI_FRAME_UNKNOWN];
+    f->file = site->file;
+    f->line = mli_site_line(site);
+}
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i) {
+    if (f->functions) mli_frame_name_set(f, &f->functions->at[i].at);
+}
 static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
                                          const memlord_site *site, mli_frame_name *f) {
     const mli_site_record *record = mli_site_record_of(x->lord, site);
-    f->file = site->file;
-    f->line = mli_site_line(site);
+    mli_frame_name_set(f, site);
     if (record) {
         f->module = record->where;
         f->offset = record->offset;
     }
     if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-    if (site->function[0] || site->file[0])
-        f->name = site->function[0] ? site->function : site->file;
+    f->functions = mli_site_functions(x->lord, site);
+    if (f->functions) f->count = f->functions->count;
+    mli_frame_function(f, 0);
 }
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)", "(others)"};
     const memlord_site *site = mli_frame_site(x, frame);
-    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
+    mli_frame_name f = {mli_frame_kinds[MLI_FRAME_UNKNOWN], "", NULL, 0, 0, 0, 0, 1, NULL};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
         mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
-        f.name = kinds[fixed % MLI_FRAME_KINDS];
+        f.name = mli_frame_kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
     } else {
         const mli_scope_record *scope =
@@ -27532,6 +27952,25 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks -- A frame of a stack is an index into "frames", and the module of a frame is an
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
+/* Writes the functions at a return address, if there are several, and whether the one that stands
+   for it is a library's. */
+static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
+    const mli_functions *all = mli_site_functions(r->lord, site);
+    uint32_t i;
+    if (!all) return;
+    if (all->at[all->shown].library) mli_json_flag(r->o, "library", 1);
+    if (all->count < 2) return;
+    mli_jsonf(r->o, ",'inlined':[");
+    for (i = 0; i < all->count; i++) {
+        const memlord_function *f = &all->at[i];
+        mli_jsonf(r->o, ",{'function':%s,'file':%s,'line':%ju", f->at.function, f->at.file,
+                  (uint64_t)mli_site_line(&f->at));
+        if (f->library) mli_json_flag(r->o, "library", 1);
+        mli_put_str(r->o, "}");
+    }
+    mli_put_str(r->o, "]");
+}
+
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
@@ -27550,12 +27989,15 @@ static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     mli_jsonf(r->o, "],'frames':[");
     for (i = 1; i <= w->frames && w->frame && !r->o->failed; i++) {
         mli_site_record *site = mli_stack_frame_at(r->lord, i);
+        const memlord_site *shown;
         if (!w->frame[i]) continue;
         w->frame[i] = ++n;
-        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
-                  (const void *)mli_site_display(r->lord, site),
+        shown = mli_site_display(r->lord, site);
+        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju", (const void *)shown,
                   site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
                   site->offset);
+        mli_json_functions(r, shown);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -27595,6 +28037,19 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
               r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
+/* Writes what the functions of the program allocated at a site in a library, if that is known. */
+static MLI_COLD void mli_json_callers(mli_report *r, uint32_t row) {
+    mli_callers callers;
+    size_t i;
+    mli_callers_of(r, row, &callers);
+    if (!callers.count) return;
+    mli_jsonf(r->o, ",'callers':[");
+    for (i = 0; i < callers.count; i++)
+        mli_jsonf(r->o, ",{'site':%p,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}",
+                  (const void *)callers.at[i].at, callers.at[i].alloc_bytes, callers.at[i].allocs,
+                  callers.at[i].live_bytes);
+    mli_put_str(r->o, "]");
+}
 static void mli_json_sites(mli_report *r) {
     uint32_t i, rows = mli_row_count(r->lord, MLI_BOOK_SITE);
     mli_jsonf(r->o, ",\n'sites':[");
@@ -27612,6 +28067,8 @@ static void mli_json_sites(mli_report *r) {
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
+        mli_json_functions(r, s.site);
+        mli_json_callers(r, i);
         mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
@@ -27941,15 +28398,16 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-static void mli_json_strings(mli_report *r) {
+/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) {
+    for (i = 1; used && i <= r->site_rows; i++) {
         mli_jsonf(r->o, ",\n'");
         mli_put_site_by(r->o, mli_row_site(r->lord, i), mli_put_json_part);
         mli_put_str(r->o, "\"");
     }
-    for (i = 1; i <= r->tags; i++)
+    for (i = 1; used && i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
 }
@@ -28005,6 +28463,7 @@ static void mli_json_events(mli_json_writer *w) {
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
+    mli_json_strings(r, ring != NULL);
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
     if (w->brief) mli_json_flag(r->o, "brief", 1);
@@ -28060,10 +28519,32 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_put_str(r->o, "}");
 }
 
+#define MLI_PLAIN_BLOCKS 10
+
+/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
+   thousands of other blocks, and of these the sites tell as much. */
+static int mli_json_block_shown(const mli_report *r, size_t i) {
+    const memlord_block_info *b = &r->block[i];
+    return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
+           b->meta.rank || b->meta.flags;
+}
+static MLI_COLD void mli_json_blocks(mli_report *r) {
+    uint64_t count = 0, bytes = 0;
+    size_t i;
+    for (i = 0; i < r->blocks; i++) {
+        if (!mli_json_block_shown(r, i)) continue;
+        count++;
+        bytes += r->block[i].bytes;
+    }
+    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[", count,
+              r->total.live_blocks, bytes);
+    for (i = 0; i < r->blocks; i++)
+        if (mli_json_block_shown(r, i)) mli_json_block(r, &r->block[i]);
+    mli_put_str(r->o, "]}");
+}
+
 static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_report *r = w->r;
-    size_t i;
-    uint64_t sum = 0;
     mli_json_metadata(r);
     mli_json_verdicts(r);
     mli_json_devices(r);
@@ -28081,13 +28562,9 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_threads(r);
     mli_json_snapshots(r);
     mli_json_scopes(w);
-    mli_json_strings(r);
     mli_json_events(w);
-    for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
-    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
-              (uint64_t)r->blocks, r->total.live_blocks, sum);
-    for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
-    mli_put_str(r->o, "]}}\n");
+    mli_json_blocks(r);
+    mli_put_str(r->o, "}\n");
 }
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
@@ -28116,7 +28593,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-GnyRP7V1DYjb7mGUyqdHoYR71IabwMHs5TpB/hkLcTQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-KluCdDCPvKWg85POegQHJUx6Rh49UjFi9kaYqc1urzQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -28138,540 +28615,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3793] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvftj20TWMPz+zF+hiG5WqseK7VzaylH8lUKB"
-    "pQUeCgu7xk+rSONERJGMJOeC4//9O5eZ0ch2Ci/vdoml0dznzLnNOWfCqiybVb+/iBeyCp08u7hs+mlcXXmfzhP4F4tPh"
-    "8fDZ8Nzf4yZCplvZDqCfwPIlI4GoxPMlBVX3SzDc/g4FJ/KI3kiY8xSl/Omm+c4Pp6fvBCfxoP45HyIeaplLrt50gT+HY"
-    "tPD48Onx9RnosqS7t55Av4dyg+HZ2M4kPKEyeJLDZaG86P5/Fz8emz9HwkJeaaZ3m+K8/oROcaUb7zuNqVbZiYbDQHt3F"
-    "VdPPFh4dHmGs+f5E+P9J5tpudn8tY4iCfj4bDlAZZlhuDHCXP4qNzaHGeDl4kmKdsLjdX7/zFeZKMxKfHJ8fJyTPMdF0W"
-    "ZegsM3qoF3EiheO+e+28hVdXOG9lkZfCeVUWdZnHNXz7XP4W/3vpvIuLWmcyRdchAk5ALQp+XlRZ0aySMi+rfp1cymsZ0"
-    "meVFbvV/Yop66er8/KuX2d/ZMVFeF5Wqaz6kLK+bK7zVZ1UZZ4D3KUpfO435SI8DI4qeT3u38rzq6zpN/KuwdKyH6e/Le"
-    "smHA4G/1j/f9cyzWLHW1RyLqu6X8l0mcgURt5kJaxMUfb5kywS6a/sts7lZXyTlVVYX0OvL9fr8zK9X91kdXae5VlzH9J"
-    "jLsfXcXWRFeFgfB4nVxdVuSzS8CauPLWX/DGNVSXBpvDH5Y2s5nl527+t4kV4Xsn4qn8LIx7PS4DQ4dHi7mAYHDv1fd3I"
-    "6/4yE/14schlnxPEO3lRSuenr8UP5XnZlOJNdi6rGAdESyRq+NOvZZXNqcI+tJzF8FssryExCZv4fJnHFb7X6+lllqaym"
-    "K3SrF7k8X1YlIXcy64XZdVAoXXMSxVmBUBWBms4L5Nl3VeDX5XLJs8KGY4Wdw6AS5Y6PE7ebTBU/t4v5/NawtgWd+vzZd"
-    "OUhahlLpNGZMVi2axo4KqJcafBR2eVQQRr7DSM6EJ/7Fdxmi3rECZ0rEAnDEYANU5wgrBznRX9S4mgGY7oPb7r32Zpc8n"
-    "Awx1dJcuqhv4sSoBqWanU8BIXUQ2CX1aqUXu5EcH5qsgUlwHBra5lGjXVUs5WW4Mj+LBr6Iy2vwlK609hK6wWZZ0RPNdN"
-    "llzdj3F7DMZ/QI5U3oWHY72081zejWPYi0U/A0CqQ1wjWY0vAAp5Rsws4d5yYD68ITyIJM4T73hwc+v0nSNM8f0/WRfYu"
-    "jDm693Ls74c0orTfg2HweCYZ5/3kcOND5zBOJcN9K+PiAZ71Q8GQ3kNpZ14Rfs9lUnJkE9gu/40uSxrWaz+0oCPNAjwku"
-    "/Yv4iVPwJL/VwC+aKJ0y070NVipfd3yHtrTH01iTLPs0Wd1ePbS+gUDU5C9xEX2BD43K5WgaKC+U5XeeBFfLPC0YbD7mr"
-    "jSHHBWpxzF8bLphwzlgMyptrDauzZoCodvfstaB7vmvkWcA5p7XaMTVWoNg6/BLDF5WobqK2PRBQu4xQmbuAglungl/V1"
-    "nBWrdtaeH3UgiUaquzZwcCIczLGuYddC31f625BWEWFOf+rpLFwZkRzOpQGCUnaCtyoawDJkbUVWscHYqnWwvhx1tgPhI"
-    "sKaCjkNg8PdW6EdKewaLLa+PLSrsidjg+rExf0tTvA6KMpG7lhmu+oXXex4RCAfYD4RzLOLJeA0J8XnOGno6dMmW+Bvvb"
-    "yGeu5FcF1WUgRX8r4WQVOWee0AZUDMv40tA+QteBTz+DrL79VXTPbH7eiCFyPcIdeAT+MLuY1KNV+1gwCrpaD9e7ixhFj"
-    "Mb+GZ4EJPAM3IUGOnRyb0U3m9aO5XOvfo5pLg0BlYM3h4ZGNb2jNA8TGNdhehLI2s1KZH2E/j+lJ+jNI9B+y0g/4A5xJg"
-    "bx3aLppmH27W+AjR7p8A1Z4DEwQ0zoLbEXd4G3LsJUI4AXbkFpivVZ7VkN7c51JhmxbChkFnQgZjez8Mj7c3xNGxqRe43"
-    "VWXuqvN4ATPre26c7F5Dm1QPzzuYMuNvaKbDM7jdBe9J+CxspXpzmzEpvvd6jZw7UZNMW+IWx7/yWDAgALQLit7rWCyNB"
-    "C1KHpn22rfdmkl/uExEzkiOomT6BzaqGTdbvrsZmWT0BbCR4wjTMZ0ZRBRB9ftWNvR8SOE36rNqa/jPDedP8/L5MoGPFr"
-    "5jVoGO2D1sYUmTPbnczPknXuyAz2sNTaEKdoiyVvMh8ltzdNjfUviKm37hrLvGP+ACHQNKUB2YZjL66IOK7mQceMh9iFe"
-    "RkCDyNPBjzfCHgjkc30xnFfA0GlWgRtY7eDvQOjfRDgnNmv9gmZja2RYnXMpYyj2OGd2HgMvDWDQMqOdgs75ahsl7GAyg"
-    "rqBfrcccSVhRrIb2eWKLFCzVo7wmTP4M85WjRxQyXiT0bOYlayA7YhwgNjNsC3MH3AnnczaOpBlu3QfCw4ce/p1WXndjj"
-    "E+B5S2bOSYUNxAsf+KAR+MleDSlzeA3GtGvXooLPvsooC6oWAB1HplCVsdirFFTWG5c3khi9QJ8uw6a1Z/3tLGvFo1/Gn"
-    "T6wbQptD5HxEKMI/iOk1OJbFt5jfodB1cLjsshaVRKa/y5NILnh86weD5seoNZPd9oT4dPYdPLzqfYD4v4ya5tOvk7UmC"
-    "BDQJnPgFTgEskjc8PE7lhbARNsABQJxoKqAIi7iCXPjuwP7z9YQ9SmBbumrmFmjmDqREu2HXrjTlMpYyqHqG3OAZFlI7i"
-    "l+6CwqLvg4uKnm/jVI0LdKVB/NKdlj+3buIiz22T7t4Q3GpqgUUz6DzjRfmMcxVcpnlqa8FJ5uQ/W0RTrUeAOerMXmgSA"
-    "Ij/Y/zS4cG7ykSZDFcPLm2DuyvySMdUkXCxSMtIlOzxYMY7HjyJ3xvkFzG1V8hmkfcExLEoE3gDGkBDp2hMxzY+Pi5brF"
-    "DTrBEzyoHpZxnpi5nIfg3iO+yevXR2X5+3JZatcwNF1/kZfM4uaJxAUQx1VwYknLIE/xxJYgG+7Yhva+G20CtmfIOrVjb"
-    "Y+x0EnWf2fweeABA+kUTEmz2z2VzK2WxZtnro0v0mLqkq6MZOIpGd4Q5BaxECZDr0J8DHNHCNJsVxPBhw90cXT2HoQhju"
-    "94+DX9HqXCeVXpPr7aUNoRCUHlj1zXYXVGLGzZ7gjXQf4N1Ehc3cb3BgbbaQ6DCy+QSVo8IC6Cd/v1YaRKTqqwBv2XV+t"
-    "MciHpN+gsFP88GN5c72AqGJmziEZUD16SUs7dZc5m1aqj+PS8G53FUx3cqDdckov/5Fh49gkyszWuUeK1Qt0GfuDEEfap"
-    "BpVfA2HeQpNkAvHDMSZCeSVcQ3O4SndS3i843PERBrWlmaU3n2Z1Mjbr0SPFPiplqJRrimk+MOhQWmfShSh26k8v6qwcC"
-    "j+iyGWF9RJd91OqyN/Qi4y292XAAfz4dDAaHNHxgqLug+5g2gzQ5+V8RN0jLAbIEgchASd8GrWqVEP+mq4+2Z0lBlkKEl"
-    "h7AGPj5Hdxvy0hr9n4Hh54A4YZlgIzEWnjHIP+sg+t4sUNk0EcDpFjDPCTLbTe82UarjCCBgsn+I0usIGJjD20q/xTiSO"
-    "U8XuaN6cvWGm7qCP4fuBhsIijn80flwF2KOyhDCvANRM+d6+7fk0fkNxDvm7/UJvH/eiZ2n0oZBRbJaiptuw7YKq3KnoB"
-    "YTZeFlw8HH1nER8+cNkGK2vo4km5iHECrM8rjRS1D/WARmHVzKZrU0nyxyuvZhhIR0diuiW4u/+TY",
-    "aDh+bBU2tHQtvEGlmoJbhLA9tNig6huHGHav9eGf3YBO29xezx5RBZjOhPEcVZeaI3J/HQ1fHLsdRkCr/VBT1Nxj1VCcD"
-    "+xg4zVRXAMNwlZnH6lz6JoKht3iqfwr5Q875VHh6uACb6ySkesfW55NJPCnxxXcFO28jQYBaJNOfUeDHUq0dYMKZqepVh"
-    "9pCklGm1OfmO4ewjooVltoP2isc57Dka2l/RP0tiyypEwBDWVpFmZo1NDATgRyvqx38AakKN/FTwA1rTZ0Al2pnXMDY+6"
-    "L9tFHGwOW9B0aiHOgqTvW5zu4RxwFB2TwQGcl7b4+bKF83aRBVhTQvS4HoGitM2KGrLsXkJ9CNvfiAvCKfeJNzLARKkY2"
-    "Y4F68C297DqVTZzlXZGUTinVKc/mSbk2vmiXzQF4XNz5Kzq1bqWKDQ5zg73hg1Ao4eCxMUlJfN7JeOUFFz+PYakZMepTY"
-    "P7+/LHvTKq07G/6yJypPrPoHqY9aoxyzNIQHa9Yk2hU59vq9o/wUcBCGTaKqxhu6tI7ulCWw6zdQdpR5mr0Yv+JsDbYmi"
-    "S9emzMQ9MPcy7oQVlwcHXE0PEBX8eGZMs0AZEJEUCxLfYQ/jc7V5FxVkuIphJKZGFLGWDcslSG8U2ZpRtkjJp4DO9Tp8i"
-    "Ix5o9AMf10xUNkjkDbT4k70B0W8Ok5/G11DJTlw/7S6YOATKbf1ng7mrBR5si93H3kGxLnsK2ULVngcLR/wWi3MWPqSp7"
-    "eRaey3lJx/WGZg0OY9ey22BUBQ/D3SeDqrZNY4Z2QBZ60mftu3iEXRpb23Ti/4I4aHMeWCBkvEAs0SzA0fEm2/3puUTI6"
-    "0J5e7a6+Zm53g0pk6QOJSmZ05JW9NRTMVIS9iMnwh89mtk+KdYS9NZZ8fpT6Hi9NAqaLmSar4tHhTVdPM7jyug7SVlrqy"
-    "oJxZAUZQpodLhRxMqA+67H6giFqdQ+UwY3KmOXKBktJesm1v/nVFlfOFkauTiKm0zeuk6Sx3UduWSg4Z6doiylknA9IeU"
-    "AkuCvKn32SacebnqjFiU0nJ1ejs5+vgRqn1zGxYVMTw8g4f+2hVTeZImEJtK4ifuAeCP3c5UEOaFC9UaVf3K60HWjLYd7"
-    "9mPZxLkTOahNd3pOhdsllagSr6RwzoEBiy8gvbmUTlqBWFLtf/p8NHw2rpkPuWuEk82dK0ABBWRbFgA/AGyNTINPfmpfn"
-    "Kx2bnGgpM6sncsyT8dO1mD6uQRggWUgMHGQNji3cd3tCbQfF9wJGoxTx6iwqZ1lDS2dHixgYI9M2yePzdu1hLbu7Wl7yy"
-    "k8a/zi0HZtsmu5e/rewJTALDWyFo6Mk0vdP2yjAfIJs1IncS4D50foPNbjoB4Wu96oBMRIelLDT2AWZO6UlbPICqjuj7K"
-    "8hqrTClZhgQabTlxVMF2ksLqGzlE1jHwETGJ9Wd7WTpznOGONcxkvFrL421Oku2dP0o86jadJvzrlHEZaLh6Ds6+RF1U5"
-    "YAxSLTv0PquQy4CPgCLrwHnZjg8GLACo4iJ1YIKejUZjmg8zzk+2xjl2vkCsR0XeXWbzpsfvt3F+BSBeXnMPHECp9CCcL"
-    "+rEyWV8I2lBrv/mRAHLfmVP0vf4zhNE+/tS5imtFGZ8ZCPGV8BnwvIXTm6ACgaWgiiAHCh0mdUATuzU2V0jAU1f4qxjtZ"
-    "dAB0Ek+5u9J/xpd/81MTIgrCwu1SislN3df+kAt4ZgDVsXSKvEX+wZD4NIL+yIsVp23vmEEeARsQGs/KvLEnhtJ/4Ea8I"
-    "VAoyEGQtnvoSFJoI9tuEfV1WoFaeNAnk7m+BvzgdDqT0h7ziF5+LdR8D8K1xoPTREY9CLMokJBdLKEfgheEImKEJ4Nw3h"
-    "Y5Iva1x3wpg0d5+o3cJMLEwFoJg7nS0tJVUQOJ/LvImxOgtsiJvFyctljXXhvDJLFnzyrqzwIBmmUC6wcmtf8jJt7cm/i"
-    "Tzii84c/ojvCmnA4+75o93Swg0iijliNuaX2mkFOlr8fbwGbNbG+lKCWl58fqx3TIuA/pTLCtC8Xl3Ay0QoECEpehw4RB"
-    "t2wwJSQfnJJhiMiWaQrI/psLcNglPLKwh0kuX1kpWEhBKoQ8BUXfy/rRfxoJ1Z+YxTeFreYAN143C23fPzPR7qOvXyHBo"
-    "iHMC5qdOFpAlKU9za2d9FVYCqu318gwmAEIuEFwZ4O415d33a3e+/yUCASAVIu9OdtzqNeDv9ptH0oioBhQIBI5wNVCfD"
-    "GaWzyL/F+tUNSLnXXUhWSdQ+cye0YMjKcfa/1ZLi5DpNvdRp1JZ++1vVIyfTnUdK4EnER4b7cgET5qgDar3R/t7MFfECy"
-    "ER3QO9MIgPQq0uZXJGGits3hT7a5OMI8RKmP+3iRJVEA1Uvf299zgFfdxaHEnhl8BFALkOmGn11/nILbMh79pnBxV9/8S"
-    "p0hs432WeIkYaD0ZHzWeB8RbiPEaDD0hpibYJy0o0gWgqcb0tkXy6QN6bOLOILYvU/mcsmAQmUkVuhcimmjDCF6sf/cYH"
-    "dRyjOksYde54fna3my4JnoS486aPCATXT0YUn2Sit9kUdvfWa4LpMl0ANfVHQK+pDfFFCxob0Ub6IKX0O+xNyoULMq6Kz"
-    "3xrvwqsCJBi+uPDq6T28cVX+zBfX8MYHR77vj7O5t1cEuSwumku/ks2yKpwCWJcxTIbHPasQFRR+RdqNaCGhvG6xzgGav"
-    "YEYHZ9w81l0Fk+zmQ8CcA7D9z4rS5iUwg8qRKW19PwxN7K6huTwGnpPVNMXybKhV/j1BY40LAQOEhJLPS1ng0kZYu+Emp"
-    "mwFnGDjGtYBNjAPY4fhxs375Ftfc+V70URlvLXax7RfRMV8tb5GXK8jRdjsx53EtdDzcJ9E1zGNSQ8PMAjHqZKQQvmC3i"
-    "/wHd/bYr+hp8bUevlLKLmfiFh4iROhYwI8QGMuBNOCF0XVrLNo+pp8+3vt6mwzucGHHxRRQe/9gZ300H/Rdyfz3pPDgIY"
-    "ZeMV/sR1YdqyqHh4cAd3bq8OmvId1ecNT2Bao+rhIX54KGA5gBuBpdusSLiuWSHgV8NyUvY+fPKhl4cZ/WI3zpdZnr7PU"
-    "gBLgILw3CsfHjIAWYC3UIpFllyFq6usSEOXls0VN3G+NPnWgloOoSd78eQcOt3zrgHyUSCD/oduj59hgvww7rm9HeNYxI"
-    "DfoMK8HUfwdPrrrwczGgCsmOshh0Iivu/qZV/UkYzOZFvIC39New+dKfB5DsS/ZTR1kX1xBUtKwjWskDsTRRGtGChDqHI"
-    "PASeo4lto2TwGDJmC+dQQd/7eUCCHiUXecq6AoBSFCdgdvtqHZwOazL+Qb93C7nXNACgKDYIlATkAOICPl4kcOvCvd999"
-    "GzCAZfN7bwqpM4Qn/CwSyFASoMeUXcDGuzBvMLSB30t8CzFkDsEuj3OCmGirp+F0pruTA67KphL2+8yuJMFKcr/ysoCJo"
-    "yi8BLFUojADwGP7bSDeAhIKyMobUjlH/w8Peh+dWWXEwPfXCo6RnVEDXCG60z3W6C4Zc0/m0eZ41U5wSmg+l43Un8R8Lf"
-    "A40fNXZiA0lzCU0s/PBvv7cwAD8S/4L0XEQPO+iBEBZv50AHP+4ZNPPogVbaAPHmmYnCcrnJy1/2ENm0lMCc/lAn9mgLl"
-    "aVHNfa1SjBrhcwL7D3drwjqwD/FH7rA7oF7aEq/YNpODvw4PKl8pFcxlKQEz01BuGA97FkBF+AF1gT87vv4EWNERdZWkN"
-    "aytgf4XT6QDWZTAT6ncmUO6poRbaMfjALrrQm4Hei4DqcEd4q6LEvFMYFDUDveRZwe3mrv2Z",
-    "ACQcTmHn0P9na78F+X+1EA+rA/COxAR6SatY+2b1Jl7Bk7C/X/IDEgSd5Km0aFHrRzR19kOvjKBX3IDQVeP2qOGrkAH1P"
-    "Fgs60uvxALtCtHiq54B6cDZeIiGp6eQEADAfBEnl55XihiZgVIRJ+iIRIIzjWfR3gDag6md1jN47UUG5kuCa6slgq5Gb7"
-    "EaycQm9tPTAMzFIs+aCc6a6jxAInSS57te+2GbrFbpsyai+qGfuoVvG2RTAD1Bsq66nhCxqBX4KVLAuRjmJMOcqNHA+0K"
-    "Ge4N1KNfivNb1S2If6ujsM5xfYE00BwFvBUwuIM86UKWBcgCBK6dFfzhDDTrMYI2/FmjExTY2BMxMGIqZnlJt/01Gp2Q2"
-    "iyAqi2h+K4V9bLSVY97z2mOuCJrxswhnFrAAdgWwxJg/KVz98ODpDB/Mzsd1coiMAJFCtCIpA2z+KkDaw+yLMCh2g68Jq"
-    "6B9gV7SduO3GU3nPdSZcXLdi+oJsn785sOmzAK9LRWELcpbD7PIqiorxTqJka9gIQb0iAzZOLawmwVI9rAYoSmuzWV8Fu"
-    "8cUrwxJEIC8c6htFBfFZvMlsZLZZQZWM2j6YxWbJzt7wOTi9xcBosfZcFy4ee8cyEBVzqJsklBeCOzt4G14HOiUy0f6xe"
-    "EC+ZAeHAiEjFnbMpTMLdR8C/eXHHjHeYI+QLNHM0JVtZr3+ypZA1kG5AHcQ8Ek3pHwAgzmkvN1m6S5Nin9Sm9jCaeMxMh"
-    "UdREEbwqQoa7wdOUwDA3SE1jYdrwx7GC4P39qkPYHln6Qqmp9bJXdsMKlC6IEfP0RMDU6Hn4LzLV1j7Od+xjLxXLHbwMp"
-    "M5QItKgUEWaI0Gey0euWH3JozQ6U6x3il8t7pzeGQqTyPBUnTlOcY7feheqdlLv+EAe3tMa634uo9LLPWCSU4M9YoKYpf"
-    "BigrQlYGpgjwLIDzMPWQHCNxvhJpTWAHAM1aBrBCbpAl7QLgA60K6gbxganCpxJW5aBP4uMkzJEvoWMQhNYAXDVK2hSXS"
-    "9ZQGzcQFVusBtp4qyOJjLdxmYTWb8o0EbCrVcfwrMC2+yVy0huwJCZk3pzwS2NCslLS9PjerzhVQFs8Kz2L+fteg48MUr"
-    "X7yXEdAOEn5/VttttcZvhT++QDr/qh9dSGHg9x2UIFT9XmrCMnkvw+/Of5NJE8R1nV0U3nvY0DTOi1rXioga4Pqis6Ng6"
-    "STVCV9eiSQgnnMpUph6DfqbEFT5c++jQAiskLXSqbXA4h5eEWkSfu+ABDDFF9Y7ce39bmmif5WW+S0OFncQ9CbzveXZ4O"
-    "HB8Mmw6Zk5Q2hijJMEzP9abGmyY6tqACZxBjfndAvf8CzqZPr73nzUuB82s9mLgJr+C6PkzbaJ+spW2tDAkG0AA+zrvVy"
-    "v+P5+ziwfNNQAV3aAEuGTAyDF7T7RwgfIz4qL4X2i3ta4jXLC9z0vwQrxEXCzqnmSAIpEaVYsqc45cwiQF3lyX286RStU"
-    "IcU26QYJBE2nea8BRGYaIsVVNL33MovCwpQxEBrRyUyawJyWdoQTLIrrA91DaF7CbF9BtzscRNZyENbk38DkA/s/mvnx9"
-    "GbWsrT41gcycwW/sEnKlpYoABJtEmQezBDw4ukIfv2/RmtwRIrUWLghJiFrwJtPdD6M6IOhRb80RpKPCy2sVwUL6nmhJP"
-    "GksETtq9pW20k1gNPRZDoLn8A3AtoiOiuI20RlHlKed7AtpzON7YMgMPneekUHzVN6icK4Ajy/ZQsUesKzRO+XxtdVmB3"
-    "XRV9lATO8Oge5TRDzDyId2oWdDbXaTCq1WVFMixlSXiMsGDklFhWQj18ayIAyi7DGOwwr0UyrGcpLa8Ox08hZOFJ6iqEt"
-    "GxnerYWeghUJVMbHsrcgnqH8M5xNmxkITbdxrVIGKgWHESELls8BLGmBY2DHqXCfCvghvUDeBCAWyzPgQkJaLs8bSND8L"
-    "9YnZYH1oawGryjfavYRSVcRyc6Q+sNxcTYYF/1+i+w0kBYzgbzycgEEHzrQg2fsR4ydwhf4gRccAL7hL7xSH/GdHiCB+o"
-    "gJ9IAFoIcPWAB+BZdDfiymvmoxdK2E+Ghg7ZngLrL3ame2SSPiFao630cLmaxYyrGuyOwdlYDTh79M0kuYs7sxz1eAtuA"
-    "aXqqAg5XRDwg/MYLsaYV/J/1hOOyg7pg0zFSJH0NvS1H2Ii5qEZi0oy1XzJxVS701rhoWAYRFr9bDQ6JGG2F/v1bji6Jh"
-    "O2iju2UVAgmVDw+rR7UqGCBrDqIUkS34ZZuocLAes8aYakCaUxi9Q230DkWrd6iN3oFBGlAt/ao5xnGwJFOiCsMSecd+y"
-    "aBWwhwXTD6pMEJVEXB/MAG3RU3bQqnFpoCBmoCYtNrzZ2rxkHrj9sXG+9wHVBdTvf2afzXmbGQ0GgjYhkfPW9y4LLq4ET"
-    "sy8SS1L6n9A06E2aojs28bX0wBqmfRe4qfN5kGhye9YHj0tBbB8PBpPQunwYvDPj1DyghSFKr6wE7pT1bYy9dohOgd+mv"
-    "nyarceG/OBpPDQTg6PkYVm+nwZcEaFIAXGZyX7SkIjKRhVUGD8qJKfR+g3etYa0OAv0GoUFjh6WFPvaOv8CsAxJeNB5vq"
-    "H8dPg8HweT8YHJ5sdttTIw6OTsLg+ZHfq7GzOnHw4jhEN3xMu2ygNeIH/KeHJ4ODW9kZyGJj5ptyATP8DXIwhnuG1EoaP"
-    "R+snf+0kb0hHjDB4qCxyoHXqC079Mc4IXeyjl5WVXwfoC2St+KRhrAzBSrwpkaaRPUbb7MJoOjQQp7VuAIgXZQLzx/rHm"
-    "ZRxd3oNwqv5BEwpXfweuc/LYBJYwzytBirlYGOTLMZI7rKF9cFAKsUlchFBoMQCbDCveFZBGPa2M5zqIrw0xyEk6/REtV"
-    "bRmdLVf3pEPm3+elgwrlClVkfbc0JBkpuF/YMcN/zs2jQinkeF5jOZ23vr6K8l/Qr2j8wAmw6z9+hJXPEACQ46Qeg1SgQ"
-    "Qs9xJVpG5aq/RO6lkf0h8thdFZWaDb9Sm5Z1+xk0n0PzY62ukQGH75PpeC8GNLhsADejetAjTVp5JXWPsuJK1HTq8jPCQ"
-    "DQSOgd1EJC3HhkADbx1Fo5BqO16rCa2PxJDGsGh36ncZgaujcwgUB260nqJBtiPZZHu7++pJ1Le1AiRF3l5Hucv88VlHF"
-    "WTYHQcDoW05hf2M3IXKo36j5W33et78dkhsC4wvcGxmmLRNliRItZeLzYv3qiwB+WO7FqHONpDHxve6OIJ9DA+Gx3t718"
-    "jP8vT/Up6iqDE/eew/3pHVOfBaLOCocK2S6OKlUCzGljPPQl4aX9/iQrZ5QLVsWZe/7N1Gql3EPV4npcAUfUBsM4zFLRF"
-    "yfgiuOs1BwoRPOUUXEvNFBa0g7w4OgOAOI2QFp3CU49X3OeDAtXdlxJVPAa/S/8UT94n/2EBnoy78Sg1/PBkdYc6HwdQ4"
-    "eZHQG/tkG7qrqb733IKDLSM62UlZ4S/CLUZOaEE9k3gJqDT/Pze88ctircADQlTg4RprPb4tBYvUVMMH/yZmLpsg+aKhj"
-    "iv/eGEvhKDiaY4bBflYk6mtq7wKsCBbs8NK8Aq7q/L0Wg4clEC7EFRMyWVj6fxXCuQ80M6nKAOuFZj7kVZSCgM7I7L2RH"
-    "FWpVYxbLCwdE5aVaxOUTt8lBoeYC9l3ktHTPMnhfjebErHJDEMpB/JUijVn4YEZtzueJcpx4UujJB8IGSHoFgw+92d6Dw"
-    "rbIDQ+vGwq6mBS49Cfl8f79h1KsFQntgWYNZ9HjgkcsRt2zlZBbf3Tm032zwUkVxDTR4N8xq",
-    "Aw4wgGXVDDJikWIYEdKOu8L99e6zoeP27uxa6bH+vUJKTZX5apEVz9cYNpD5BKt++uDqrDOUqAzsvzXbmUBYo/WoET+Bf"
-    "LfXaOaE7CtaHpbRNE8109gSGZY7lXTnH3jtOiDBf6r2Puwbtd3GPyPK+gEPnoT66AuvYHLVH+I5FSMxwPH7+99ID/YzJ6"
-    "2Fk4NsmSPnxa2vQ+cD4AplpVIFv5XAkbiO6/vqUeBzO+pbteOpj1FjeC6Ls4ghOR7HICsAhwZcclGjAbUXt7OAyArx5eT"
-    "Sc89dsWqyJpdhrLrIv374ucdPxNKs/gfHHCOEs19UQB7N3mpRUfSDd+Qfh0dY/nqjQrTOMVLvyURzEUPRP8Kj8PFnnuTz"
-    "ImAkai0vQxf3yoCsaQF3QecfHrDLJaowaLYgA/Q+z1yh0wmrDEYnblhAfp+oDh02sZOG6cMpUHKACQSTdl7/u3FmuIE5x"
-    "w2ATlNl154PE/+mvJXVq5hqkUwkYTK1PsMuqodDa4uEqTIyKrBIpB5DC5JKiTrdutvh45Yh/fvYPtuBxpQsNNg8sGsmdi"
-    "/Q4ICPerAT/gSk/jQFNBlKi5FArOnpLyhrcldt1gkR6cRVNpCM2GtAKAohAh+C3hwBOpO8Yn+xCPvBTZDMAxvhG89OES5"
-    "ZTbk+7AMkeiCsC3gAnFgesMBGYkq8/hB+QNcrHNuT1W/dOdbaB8hKCksH4WD4CqoBDHw08Nf0/vkHVB53Fv2+6BoNgIgQ"
-    "RS45LnyOuBk6T1zsYBYif1GzjrHN9NMCs6ClAfzhrOYpIPeu7wA1+T2vLfJGzhuXhf1Z25Hzogt9anWBghvLmXaFVxTKo"
-    "lyjegCWkszC2nMB1LK0PD3BHYIZbnd/HAOTjuiVd2DsG4UW5Kt56ZUOea3ZG62kw83Jmuf/2viI0AL0XOElsYeSIWpmiW"
-    "KQ061PzCM9Rnvqq1iQ3AZPdmUXxeYm1FhdcXT6VdHVSZvCp1OI4FEBQPoboGZNlX8j7x8eGqBdTawe47yBJ5/oxsH/0qo"
-    "YW7FWcVVP7gs6ZuemQvpBVQPRnVLsDRTrALUUuLzkvuD6gPE9mhRgtylrjVmBSbfzDlzgC6lQncQLAH+LftFAqIYNHOQL"
-    "ICVIzFvmQVWrDu0xCj8h48/ZebFzEnFFkjCiiybaGxq6YatJDWq/kM1nuEWz4uJVjm7uxOBrnmBaBAml/tJHPfW8ETrhP"
-    "33ULyxma809AIbmKpHIxOfs8TgQQCrQlmWxADAkl040JMPACXl8LnMX5poeem7Hi6j1/VF+JehW/FGvEVcot/QUTXJwqK"
-    "jgVGk/3i+Q53Cvy2Ut3bXOihbMoT0rDe96kh5wEyCUjM1UkSduwH5bUTlxVS0umTJOiFFQhUTJ1JSYiBLwORobAZY3LZO"
-    "hLJnEqS8CZjW56nSm0wthi7NIBMcMm9AUAOEe1BLD3iNQQrwKk6jngTYadOk8X1ZhLW3jmfPG1pikWj1imbUODHP4RHrT"
-    "qftaFYVFRNTvihqRCZ/7o28KMgXIN3/PzJydiXV9qLbD7Midah3iii6sUCXfEZfr0jmMKoncrliRi4XORR6QG9lIN7eR7"
-    "x2+QL6af9t8B97GjjM8IBZ7pQQZFw8RZEoFFUmslU6RkdCqAUJFjc2EPhZz9fxix8qqCXlM9sTfbCC/qSXAnd9HdBKKJz"
-    "Lu/r4x2mEZtSPiIUwoRh3VuGgxSxmU4WVrANAxSRRZFE/+8CqRo8Vgri0GQ1MXb4L7HaYR7emImgvi3d3H/MgU22A8yQT"
-    "6U8mMbGOMjBYCSkudi0reCgdgVMKeruLiKkDrV91CZQ5SJh9+1p455DqlPI9wgKQZat05BfnoIAqNyZbduS6v6YKYpgSc"
-    "x/aGd17mrwPgNx6tFK8QQecfSFLZmS3BozQ9P3wQDfVYc8jroScI6S72gZiTF+xiyrVDO/fOLXoo7ewtm9ejA85ygWiQP"
-    "G2NX60edayGDHMmQBotsBMoUg/1/H14R+BE7gB1fL3IZY36Ysw2AakD26OZQ2mOk/2ei4tFLjjwijhuHSovs9bNSwuX9Y"
-    "eeV25Lj5MPQjtEkc9T7HSFSD2VOwXI0giQuEIujA3YYqodYW9/PzvjMyAzy6RJyfqlZiVV5RlzlRPXWlUYDpk2r51LwMO"
-    "ONkKDFVTzV1ader/xmPdSYCiUYTfUjLOAX9ATAvNde1zaODK4FMiavbx0AXQB1E0ly2azJUiyWkjKZU4eFs65hJ10S/z0"
-    "B1/YqmzU+ra1fFfk99CZP+TaqYg84qojDxHCjmR3Tcdy19Q6Cu3liZXXrXDaYq27HRbWK1yMsBbYlzps6DdsEDkpGAiLh"
-    "4eB6LJuc473QPa9SPzDemK7rzpacaI87GG1bOfW9bjUOi0yoW3tjR5DoIqrZuS1t3x4WBKM4x5dA6lO4SvVtCjIkFXR++"
-    "hKvZLbB+ziMqdH4G86HIz7PQa9QFffjrIHZWESkqgohWRxWwEL0hZ0iO2ibQe8pdmNi6gZHznkAfJRFNWH+IQsKBcSIOY"
-    "zQNxAt4GpWAvIq0LzAKl6CQvtUHQx2qfsoeaMBtgAej5AZrqLB6sFdih0axlXCYyGiDATByRVnNgdIadStW6vZI5tQzam"
-    "uqmnIF6XIueTNTTNSIBRR1liGZ197i1heZDaNuVPi4Uu3MNUrSrwWQfBixktReqRxdE8+jfbC3hLceVTVbvq2axEo+MrV"
-    "U+rT4V31QhZHZuss4cHry03gJYBDCifMMnI8JcbbHzTWgxwD5Pp1QwPQV82TZWdLxtk6K0bglyhHDqWyM4x44Xj3Kxmtf"
-    "wrlVxRJap7Ptqs6Ign0Z41yqsZfCGNTdTmmHz4kf0c0S8HMCJ6twL++LeE7GuF7c/v+USRN5hhEFEQR1kblhmkwlKUm2J"
-    "MBxhE3FEYlDs4sLPBBJijUkgfkYL2PlOIIHDDD9+qrrXrpboYfBA79ohiWGCxxUIFMG4t1vkmM0YiXBYtz+0dtmFNIlaw"
-    "5MRFqB0r+JcjJdEbBp3iaCsuMu+JvyNxDvtRIQeNX3RF7NZvcBBMmcjQ4P0W5KnyFsX2L1Dqe4Mkp5CVp7TzNBCXgN4MU"
-    "8MRufxQBmQQ6cHz7Z1wu8GNXtXeVM746LfuusYZabKIiBrU6JWgXXRuQPjKEjTFrIF5YQMetIdEdExU16dTJ81EfuahNK"
-    "km1GdN7kCdnlxKZZQUTjUmF25r3KV8ksyLZbvlztj6fqocxv9qMWFZU83Q+AlqIG942+/JuEJh9tY2dMZmU9gmxxz4WKO"
-    "6JbYRnglm3aCsjgmzs8ENu0Aoh2a3UIqdq40k5JoWGsWXQBtr8baOsMPKI0K8AboNGFMpUsrbUHm40O9avMajK+2aB4tX"
-    "LK/PQc4F8CGdkjyNvqWU4O3LX96/e/n6i/dff/vjF19+8QN8+8cQlnswkeG38bfi942KjAsgKzgNBD6pd1i2CFQKEcZHi"
-    "wxO44N6SmQzm2nRkMK4EhdeTJofdKf1g0WWziwFO8LyvwhKa2XwpcqjQlmSBZeCyn8plaU51MeMgk+YVQ+TyPsd5CbljU"
-    "hGjK1L3f/ajnhAtTBn6zCYRmhOMo1n2KHXXqYdUYFZt97QZOd39DLNqH56VFPl646O2Tsz8VHNhaY2CYi+yu2I2qu1r9J"
-    "acx1LZdaT+OMl96mmOtCu2SSQMW1b1bJAmTZFVycCnnC+RuLSuvTEwhQlu1u/8+0965o3s6ha1dEPTDANFW2Et+zujLkE"
-    "GpzHmq02nsGbHilv6fidBNrSQ6DIlc1n3rVhz7UNe1ul8undKnfhZdP7dr3RjNOqCXqvJqvS",
-    "856t0Yq48Tday4yxUftlmoj5jPwqqA4AxgqNKHM9Q349TWbKzyIPaAUmHzz10SGQ45gTBXucUA9Y8onXJLuC/HCN90mkP"
-    "oi5O0piRkHiGTqcx6oGvG61W3jTAFORxH9JscJdFUrF1ddoiqqw+L8Ai9PHaWspbjH/awAPRBB7v3utqy9Ayx7sDOUPS1"
-    "aw3u9skKD3mjkqId9YX3xrLAOAwr1HVIIHjeSg3BaznJy3nGc69Ysy6vSH0mJy+xKtT12M5maTaSmK2Zart0E7PQ86ZI1"
-    "l07u3fHh4W9sK9mZbwPodT1KV+XVMb0B1UGaAYVzQaTJCKRYxyhkSf8i5ZvI7WUwB+aZDDSIW7kQh5Cag4A97Br+z3qeC"
-    "jG/r/f14T7tGPFlVa2eKgDL7EFZhqTweHh6oTu6cOym5CXR9mMQdp4gPWBQjCAAHiYc7T1bSSGjQG+pgWLU5FPS8LVrfO"
-    "BK+lYOcWbZzshtE5qmx/OsFmmRq/vTYHCCqk069OL8uR8MXA8d9BKxXa/QLpI4VbQ0grxlEj2bY9tmtcwovyj9EebSJ8y"
-    "qT87DseTrAwNnxxDStDzCRTGivQJMPqGxBLDF/APkZRhfnkIFYK+qN+obcoS9e0k5iO7Wspl8P4yko5xxGiRP1zq+h9V0"
-    "574jv263UwstL3FKhnF7KaTObon/ru0da06iUAzX8QiYw3S9sMSW+owoo3MDDw0oda3G4A8YMstsRBSvveHP/guXOBmG3"
-    "A9/zsa4vnjDgwG7tln5beN9hBfAhfNtmf29l91iFCxPeyOuwUStYG4de4745FOyut+37S1qrcGA7cb20rLzUzp6iHBDPI"
-    "ppT2M3x9HAG0v+Fp21MQWKfZpaXCLJT2W73kNf+uF0tQJc5rBGwE1iXWV52JDf8i3KLEu9aCvsKGCsmzw8P7wvOgYcfzB"
-    "C88sUri7IX4qYl1D8LgEKo5xW3My1m0ws560U/A1zG0yEK1PrTYAbvkX4b0huMDPONNvKNOvlGKt8rbRduOWy+IyfNTfe"
-    "iJ3ik1+Dpi1EQ/Q+a6aQgZeC5yVXU2OirdSQLU3GDxtcKhRwyCnkVnb2avPaupq9mfkhdeRdBCd6XaIz2bcPOaISPS3/8"
-    "DlbixoxvaVxCEpDrdUeG2JE0ICiD1Ui7nqfUI+XwC7U1ewaU+ZiVfeh0HhBdfXtVXomfcVHy6c+zfvRqrY2W55G1Jfb3v"
-    "0OrQnZrnWPfupKD+Pjr9LU377jcIJBiWseXBoiVAkr0bcm1b0sCbBb+m+IXKokwMMHvOL8ziy6++0uG7742OadLtD1two"
-    "5vXUfD2niTdNxRNg3CO+SGjbNrZNu1SAzLMSKjc9oW/1vyL7Lyh8Yeaax5xGqmnStQ6zih6kJiHzQBqtTnQ+CGaeYi9cv"
-    "ijrZxpRfgGlHB1IvVBsln0zk6oVR6dyj3CQGSzdo3XqcNhf9AiUdJYKJpjSrbvdbM+rLdh4iepM7V2qsr7EnKXa6X+4/D"
-    "Jy8DDbmAGIdiNGPC1URnFVsRnA0sBPndR/yZn6A2QjTk2lo2HguuK3Y4uCD7LTLJJzHWJDc62Xj07HH8GpStZEMWssycc"
-    "OXttgFZD8YJGLsAfI2CX4nhfGC3F2QXUbQA4ivrYy5Ro+d0H/5WCGyxUKPmC+k9j6OLAKKoMBRH4vfht0KbbfTJUOZBpx"
-    "kfjbJ7iF61gmb3d6KirXx7gdofJAHvY9vu9cdCTZCk+WjW9pzSSLVdaBKdnUOdiVUnqXVhF09hRAiuCGqQDSTsRDly5Vh"
-    "syu6t2n+b3ZfV+s6BhKIlOO83Skqjs9RAfrK/n2r3QCB989n0aOZvRUMp/C5lT7rqpYeH0pyXJGx3hhZF/61VP9cfdtS4"
-    "4chuu5FdSt+HnnfYDK5pm8OgdNh9/u5eAPMHVTr/fLLi0Q1m6392JaldfVtp1PxWDdU4wmnwYY/vtIdUfbnt8IzOxGZrz"
-    "vuvoZrNo1v/bGCMLe0et/F5ayct+RTSHDdSuFus6IO/jtUxCqxcrI6k2wo5miGCj5Nm87msQpwDXWT9TzyMveWkRiWFRm"
-    "i9ho1H0WgrHWxv8gFgzRtCA7k3Qokw9w7b1lyYZQBBoQJzQjEEQTx5UQbAbdW6PpeIUIYu/Jk9DZKngSI6yluKoxkXjjH"
-    "h5Om5rcriwrmN7x06o5zsWsJrM+Wk7CM6/tiULyjGIZ0cwqSc3+OR73VZ8wnzjmrWH4WZ17SLLUd8kur8/lvvpQbjXXC0"
-    "VPnID/2RjlKFrCSYr3VMQnWAaU49OcgfVIWn/oi2YT3QZvuDUb6Xmsh+UaApS0vX4Z1Re9cQoorOMH4b+U2rU1SglMAsM"
-    "6pW9rO/SM6jYrjxN8I48BFQPH0056h+S5K75pOdDmQRRhQoAIdzfDnd/tg0Ztg4k3KKKtH2ALeyUAGX5uN99EUuNlGByM"
-    "52F36yyta6+F+fcLE1bBAjcTBEzM+GO5uqt0wDLIMAhMh7r63D9z9qBeCvS3LJJHhCRNG2qJqh8/YW3su1w2o3RhBk/Wm"
-    "bP7LOTavW3mdpmK1JcYe+aUYJ6G/p9ZBhbD//Dv03C6cVeahrwzddM2TI7Ak6h0JrHdLVVq+FWntGVvmW6gwn1KyWhe81"
-    "5CmCLkn2LRqFHCcf0PXj3DMJZMbqkwXrjxwnRCp3CvSgQGcR8cqoRtCpjyr4g8LxkTmtPGhahbTbR1N9dsFQ1bbswptNd"
-    "qHdiU8a7Vrd7royOnuNZ6GIoNBduvXKxtOrXAf9pzOuqfuGg8d9zwcYL9ujC+ZhOajRymKQ62mJMnDVj+1q9Slb46IVGz"
-    "6lrshwtdgIfHjohtnkBtmqH9klxdF+KHjydk3+G6iQiid3XgwZVCGhNDEjxxUVKV7v0EzafM4iAohs8qqAqrEgYpGWm37"
-    "SRNO/dlLzRR1tc2U4lYpLnT5ppvVs5vdfa3ZWp4iyMV5E6GWleenW6BcY6i9qpciwOerfNs70SgQPwK2UGU8dI14gR58b"
-    "/ahNY6ylUh9n0BeMK4NbaOJ+BfvUilqtjmZ1TGRSUQduWKDasJ5YbdDOoDDM6B/qkEURIYAnqwLhGy3AIJGtv9w1nzjft"
-    "e5ChTIEeqxGXEXgTr1mmij2U+llgSfdm7fxLoDxngsMpYnWFlMdolEF4dlgbZVygCcceWFAMzr4IJOdTNOVeKzjblQgCB"
-    "iCy5KabhN+E5Q85mGitw4rR3/U0aBrbfXC48+IFmCgR9IRgPjMxpajwYCt538kUSwXiJmfrHIW+9CmC9gY4/qDUx1otep"
-    "nIAjgESH5VQnyqxIuQOlXUoOE3j60ddu3FixU0qwFt2+3BDgcuUjxhC4xh5NLIOwNmYCgbJmS0IoCSSevNrnkzA26hwK7"
-    "vXESb+wuoRjbQarFRr1jZUJS9HXsJlqreCPMK9ng4MU1rviwYWnAs9+gTd9YswbTabNtcdK0FifK2JUEK2ahfGXaSpobh"
-    "CylxFFgpbSLqoBa4MRaYLJgbeKmtaSFvJ8V04TlqdlsBhJZ6X0lUYMyoDgXScRABtBtav+68XgmMdn3e9CYAhPn4z5ciT"
-    "HBQ+S39jfRMtoEA6qncPTk23p6MhhMpjni/ww91uFH5MDSeYoYDNBHlDo8nAEmszs8RC02ZGRyMTQZRzMx6mQcqYwtQRH"
-    "oaAtQoO1vtdkprKHba9gG9yutvq57w9mkDkEwA0BBPsWGArS/q4RLxB5t79KMLe+4RgAGi3n9vvA0tMvopacvjfEF+p7/"
-    "vpTV/TuyDwLWxA0oWDNGIkEqUPOR+zp6A7C/WiNsaqONqLXeYHhG6RlA5g0n+0I9sMmR1O5O",
-    "e7WAHhTxjet3m4ZJ8v45vazkPHLVjTru7J+tLwgJ55VEQ3gPNtlerU+XTXULvNsOoAKmKXbFCqsKTVVr4dpX4bj+VpiwT"
-    "Tm7hG0ffVd4NbGpFPYFtrAxi9vIbs0CFgSmEv7qXWzZzY3j9lDwDaAX1KngbxQz5lblWTyoSW1FAXLM3mavvBTNytLtTZ"
-    "6aTd5za7ayWVH1KUipXasyeF/FrTaJ5a1suvxLlmBoKUPdh6VAKyR83t8H3FpO8XFGCcATeG+QE8m9VqGPJjsAVjO0OPi"
-    "x8N6gAlqDSqImbHIHRFQkpP6mKlgFiGY4uAcA/F+jwwWQbRYNQDpG5fAaFQFoLdwm4m2JzgfBHoW/cXNkuqYdV+HLMudL"
-    "o9jgSU+vcuNLLXsJDzbbQ1E+KFHLOUDM/1HbPsBgaQAwWf8MrLfngnBPvq5oIQy9AJ72jb9hl/W55767jRe8dCCIvqGAN"
-    "DCbUDUUgc+v8rKW5rs5rqYKeR7399WDNln6U9uvzCfTy44bWqx8D7vk7I3YYMPFI6fsjxyk+wKxkQ5LYmKKelgIK0W02I"
-    "hNnakO9vQHhmzi507swVf1lhM9c5VjDD+6twiUySBsJiAvCFz1wwPgKHg031gabSz7QuXNpHv7R4Ec7lco/KAW8kfg0uq"
-    "5ZIMQcnKA3iJj1AQZGZLxpSLu5E0d/mRrPt8oZ9lXyjnNwsgBX+j4ddGU/87krb0cXyMSf+npWn2NUCFJCXBt2h4GjbJA"
-    "o63l9QYpwLUEpLSUnl2PWLGPD8IYpNcSSgDKDCgV0YjgAvoD5GdPE+DxV181dPJPE2Gm5k2NrtUqlfTSEXB6UJGk8yGN1"
-    "wXOiW15qbxbmenHzrKpvwrv7/J68SD0Mi3k9omv9CcSj20vSP0PvE1r6FUS+AK/s7ejyGot3mKRhSQpHTDDhS/uH7M5s0"
-    "MoRCM5fKHPLq75dJlC/Ikf2jNcedpMmlCe1RO0SvmjPeDQPDnH+Kl71x65ASKvlMvHshnZqxYqf1fQOmew006lWwOYKNw"
-    "u/VB/3GsN4QBvgQjXPDyMjgYmsBiasXgS/b3UEaQlzh9Mf12mzweDPvycz+czjtbe0+7Q6BZgZb3DjHfD+ezgAl2YuCsU"
-    "x+aVis/jvRgNT3r1RryeTnt3z+ZQyYv5r8vByTDBhgbkyDKYU6PP+/RDSScn9HLy4tflXM7h+3w+f9Gnn3PsA3Tz9evXn"
-    "3e83H8x4Ye2DQU1pw6T7Bs3xguWZK+92oqZX2urGmCpzr2azXkwgCwqNtW0Hg0m2h22fzQAtEBW7ThEtNfzw/5QHwtSDf"
-    "rugWZyMsBgKV58itcv6KnuGddarMzvPW4IhE4U3Pnf6uhEDofiB5TBPoON9k2Gf9/S3y/p74/093v6+wX8tYQsVP1QAAR"
-    "lXaNmR2ssKLzH6cBKRZ0P8PZ9ybHKGuU7Pm5OT8iW05yhY2gS0fSG/thvej3KrGJTqVgkBxtZ/afDQWvJS2eakD4Adprq"
-    "9mp4B7jt9YDIHMBjzwVW/IcCGHA1EzVptszesO5j+MybRN6v6epwDXR+svdr6vsIOQIDWOjzS47OqrU/0ooy0qtrHG9Yk"
-    "6HHf7oF3PA3dNF2tdLjG73pVTJICz2a3SExFMjM/8Fnm0YBJ75udneC9G+snTuXu7PYE/p0KA99mBlo9R+WQi6Wf2uNoV"
-    "jf7JAmUro1rziFqZ+wrS4FR/u+kklWQ0PeIbB/Vn8ArfVKrhw7prEZTI/rFDAP/OnFixfHg4H19QAyC5IijzuZ5HE30wl"
-    "kujY5hoDFN2p5ARlqt93jHdiDzy2onT4DzDPpRPE5GeDiXQMNg+X/xwnOaY1L3cl0CKKpj/nQy83+8g/80tbhWmRdGtS0"
-    "gMk7i36rW8977nUVWVXFUEtvKPsvULNkRUaqnp4MhNkt0+osOhkousYFK9X8pSuqf+C3ikeB3RGwoWC69vczE87tBx5ZI"
-    "rPce9Gn57y8GA68xu9z8wPxgsZaux+xTsQrUlzejiQ7RDhIXP7JdMjLPgtV0gkkWStt0l9gulpckPf1OqJOx+5kp48Htd"
-    "1LNSmwyrVvBlgCNrXCHlqXCRD6qk+LseW83yvOzoZjOS1nZ82kiMqwjsrecL2hdX+JezItkyWy7mga8gVz8Z/df42xloD"
-    "30shAsd7wrcooHkcrzrGMhUzCliMGds9iCy7Zd1trYHmCVexFD0UVmCLTm6SScSNVhzyKE4yqpnFBlzPQfU/fYlyHog1c"
-    "HmPgS3qplijoA7rgfk+agGPA+MBnjbdu59gYXOX7iurmQHV1790JcKKlWE2zWQjCRZjvqbOTsivFZhTlXx/y0XWeqUdWN"
-    "Fak9ocH1KQP+Ad16HZgn8/MNHUYVMiHEfK3K9RQrAnq5y3bh9Io3fXsbukKyd1Nf2QmnHTwAtb9xqy7EuBMjJz/4IGK8I"
-    "A5u/Pp1qPPiGapo444afigQ27tMDremBLEzrhe0papaou1Ps5ozHFGTZLrrYyAtv4uWwsnA02NIgu/S3Unk0afv0t1E9P"
-    "YNo/CKB7wxdibK4o+sMK5DsbFqWY4xwUQaoV0s+tl7tX/24ngWPhiePLs2bOT4Qv/7OxsMAYJE/LU8Dw8phT/H7dyo/Jb"
-    "CvekwtZxA17de0Y5286ra6Vam/HPSR400SFVHEh3EBw9dwYYDhKo8CB4fogvz49dPD6QbTTIdsp+LjqMueRthNuVYp+4l"
-    "0tJ3DIHdYBufF+BAFw1957b7+NHgeEmdaBJyNkC7fumy/OTkxPG+Ow2wekIZCF3hnXCapzvUfPX6s9rS4I0eEE/KMzQ1i"
-    "8aFDPJhdkf8xRhRA/YPHFW1ABTeKGiz2FZTCL7iJEBlJWa423sj+Xd36cgO29lmsWe6y0qCaJ53aeL3/t1cgndCh1szHd"
-    "9DiAu6w27vKm7iGFe8XwMLzGH36yg8xbSuLoYCxIPI6oMj9A40iA8YKRB+LmNq4KOKkr8ymrZGdr5cSQO7Eb0ge9Af7Kq"
-    "Yf3F+2k9i2BHvAKpG1BUSjEMEYdTZpgrPDioo2l/KPrBMZAg+DM0tn47wU4BHIGaEUZr/2kwHGFSDdzn8HgQHg6gfV+8B"
-    "/Qbp7tjht5izFAWKz9nUwiep/9IfZSIQ68k37lV4JhRgidvXFnE7+M0Nc/18hxnBkuU5bU+s3p/Li+QaVBvXEdirkTEKH"
-    "2vG/GyEeL7WnxTiJ8K8VUhilqUtfi9EF8CkfqPZPWrRcz+vXGYiBz7mHf6Qnp8OYfR1XYEfiRzAyBnA6Np9agE7gxzjdd"
-    "EvYf/UeqAeXQGvdBBleaAv2o+HgEKsofhtAplnYbmZmUPRME5OZtqBeTpMXpmzPGQYY4HCKQuGKh/8+nhjEwv2++YJGKu"
-    "5wjqIY0lC3fHPh1za9Q2j4bj+ak20x/PAa1x/Gg29jqL4KE/xEffXxXGEUGbCrI6+Jp0zHgrwZIyjs+B/l+t9fmhrl0k0"
-    "aoIc5GXNd4MCNNc4ukW3u9Nrl2v8zJuTo5YsZL7gq6ewA9fF81zk8oXWOr0w5H5oPwOtz+oe2h2tMBejju/oMvldlV0lc"
-    "hWag38SnwhQ1i9gk0AVRiAOZ6EKX6EvjybWU6DKiVc4H6eqjd9rwQvDhC405xWRcFqigsyE8som6aw3LNxEuD8QVqkVkE"
-    "kBHyYgo7YN2WWOoOJBX5Yzg+XeKcFTSXmTBFqEmWmhwn3kO0QiL0S+frDEN+Fuo5NN3dMzeFccSUnM7op44LfnuEbTbHO"
-    "/3xmbKiSlvxkW+HraADNzBbHX2NcIfj9vubfb4qJtultZiGmvFQ5fiomfevToG3oX4V1G+Rb",
-    "rz2OqVHvVtNMvi/a2yU1FgWOK6N44SoDLHh8vQjPVRF6M3cnoupJo6f3fGjKAHivXSG0cTnbn3G6LGBDvVcWbMp8Ufs7e"
-    "hs8LvpBcJb3tNEwMJKvuTS0wyY3UnEBYgf59vmdUODc535BP7baqtiOMEsBuWpyQMJobQRpg1k4PBhw+CZ9Fa2ex6vo7I"
-    "pynZZ4mhWbq7LwRlLY7OgujdF6VHoPQ/bY1ejs2FyGXkYFOVj3arrCLol27dT5rtSxdWSlb8uZ3vSGs4j7BxiS3tA67kp"
-    "bpxLjSWd1vt9ZKXXbTRrlQGWXdMcSWazagYQSPAeUeIoDdcPj0uziK5y98VW/7wCjqWf3Jir0bruaYXw73p6TDGMRX+FV"
-    "HDdAFtJ+X1DFau6vZqpy6IWRx5f9G+tyRAcag5IJiDoRkgT4WfrAqoeJuAnnYo5KRZpeEIQsh4SNLYgiagBcGQUJ1VFif"
-    "KNPdJBHIGvz+oxMFQoJew+Ddbe5YXveAO8S8k/Po1+Y8z4n+E+9BsOW4iPFrtIfMQXDVrWd+89WZL1kWeH9V5F1DYhUS0"
-    "Kxi1A5YQeX5AvBhuPktDb9GyfIwkNfktkZ/pQzFE6jpD27bfNOOEMIy19ZihC6rqkxloQA2T94lQD2o/dIx5T9q6CYesG"
-    "lRFY1yoyhzT1Xp9GQcc08zZ4GL1682N/PtQsjI6RcYZZMYMSXItwbrkOr0wZroRlaN2d8FnGdaz5vM3P9R8dx/a0+zygQ"
-    "CWYp4KoiQLdvPAAqkIgXAT8a9MfHqsCUn9M3gJqHB21+RO6HVrrJrcgt3y9ISJBaMugwb+LwwsMdA08afVK8Kcxm3XzDz"
-    "ARm1ZOo2YJ7T2+49+YTyhv0oXPLzrIogDxTunoGIoehhZFQw/CLm5ID/9WPsYh8/+ZA36m5NjfGIDJvzRBxKlGi9jev8m"
-    "j09ZeMkto5ji14rqJyXO3vx6jgGlcqa6Wz+nGEKhTAn/IwjHvDcREsFxFlZkvWYlKGzBvo+z8izDKJQ0zAaK+FiQZKFqS"
-    "FfZkZd3ODGeT7L3Uw+VK5RmLwVpmnEc9yx4+Wk3p/eHxTiKAAG5jZ3FhMjpQNAO/X6IhtRbzdQAlvKfzzIk6y5h7PUvRk"
-    "1/oO66m5NYmcX+hWwe5JXmacFCbmMTTFZu09dB421r29d3cjVcezi6+fHIyzU01XgSpkyG/jUbGitJlPUXZlm6SpRDYTs"
-    "LoXO7/wTb5DgzDeGhdr1TdvI9zDioNZ5nTHbHtNL+/grL1pTBl2OW5PB7bCz/SEXC+gtZCu4yL3DVGXywp2Wib0StBGpC"
-    "sYzb1HQsVlirvpJuhmEpDhdaQud9TfJ6WXtAtsL0ui4jDyZRAoQM3VN7SoVY8A8iB1tSY1Vn+SgMTP6A+vM2utqaXqUVt"
-    "43hbOYp8ZXoZAupbwLxZNmIhFxHYlgpc2p5XEMQF4RUD3EnjmGYNU4/L4g/JP03xLdxuy9vCaPAUNRey3TAtH92uF4f/Z"
-    "uGZEgWK9i8Gz/M6VE7nijWNmqwiEdOhsvRHfkdti122dDHbtsN+DcXzawI6IYUewognvzY2irwqMB9K+F/VEOXZwww1zR"
-    "vFMlOV12M2pcb9eV8zFdFBdUg8Ja79T6MvC3CzaMKBjOG5jRr/ZJhuimIxrJOvXcXVVA+8lLUGgjrqXKfF09atNJlyW9l"
-    "ooaxd0aAs73nI7LF9IpiQSJdUdmsC3jhu1mhFqPPTKthkwTr9e4gilo/aVvpEJTWSb05gDrZzC9rd3mcJan+VIH/m6qxI"
-    "hkAKe9/B3aNvWoyST2rwbRzgGcmMoc2NQ5MQ80py3H/pDkO0Ed0N3WtBNZTSnoqbLSvQeif6Lt4hA8v+go4VQpKuOspJf"
-    "51kTNSVfNNK06wFJG6ynmsPC3h0kIOnbjdkxkq4NJBhDWjtN8GJjetUWz0jMW1MMGKcaoD2yEiOa5mo8ZAds7v2xSiiBT"
-    "GtZJhRngeAUk5XRBe7gCrUtIH31K70SGV7tU51mB8PBZBBW/ezgGCS7MxJjgD08ntBTaFqNe5SDUv1ZOFWP5gy8jIYj6+"
-    "qootwdBUkd57IyvfAn7NlccJgFHc0sZO/nQqhoCuVs7W/feWZBoOU0U/L1Y3whBB4z3DMsmkAfe56CSrz4Z/N6oThaYck"
-    "QtjAMHgtqGBbLWqbIZo9rYoTplgR6osN2zIWXEcY7WCVzdKECb9osU4mT2I9pVjGCWJHWUdGGCClVjnYDWeZ39eaV6RSI"
-    "CnV4Uh+pWLH3Y+R7jM43o3YLBCwS+LBh0YCQQ6Y7bXjQrUs51VemO5WoeidHvr+XBTg9eLCL0wfTdhphQPG98uEh9jL/N"
-    "MYQdCRkZe0pWzuUsrSDSjCLi8NjsZwmuEaSojjIMsRbgErjDo0++XYBoDD9kTykPGKveniocHxnZQ8Stat0RT3GGHkV9d"
-    "m2ayy3o9oj9BZbTB0KmSUwdcW4bPV0qB5R6rVyRgb8rAgjhyCl4CopaFbGYa+R30Z4j4XimWLm6tRnnzyESphP/P29aGG"
-    "2VhcggABOFYAAqkKLGblSyQZkrZBTdqw8V+1NZz75BpWwVXLVtE3tJKMZ6Hm9vA6tznEcLurFWnOWbQV0ORh2JxbJhLWU"
-    "oTLy1vUlk85Y+0mALWB4iXb/kKMkgFxtxZhCd26+FXsjIJWPwRkrkStmBFtTLVTcQo4tWKucdTDUdIZyWsnmWJb2S0dME"
-    "+z8sjJoB+USM5/dVJ5blJlj5hJYCAYgjlkOtt6VvLime2Vo4lkx3a2RJ0rrvyvkv6sGuO0WQwMlyUGEUAJzQlIrxjdbjw"
-    "GaC9EOo5UF5lHeEclgE9ZCB4gTaZRF2s1wbz5uX0DamU/wjCI0WkF0b1AFdY1MPXIx39+/9/BMQmtWJ/gS4mxuHG0308b"
-    "ciDETq2TZhKmRyHW9FB8Ir0fJKrwyx5xddG+ffIQ2MGqvaNYyxuc5emDyNopRuzHh/ULP5oYKIBolJYlrryIsX6HFaibu"
-    "4fUQXw1Oq5CnsO62JxiTGxiflxGQPj+g8z0taD/mX8CZhJ0J89NXHI2SrWP7rT0pB4ZanYsjmqKAhF2SCP3w0NS5UK3uU"
-    "aBWekTEXPciVPMiGVCTisqAaKVATmcVxEqENc4h6Tc02BZ+qzzjasYKjdtrNCYvlT0vnlawyGcRjXB/X72qafDHftXvq/"
-    "yn7Y31kMvkgSy93thiimBPlHj3G2ZqmSuqn9JIuCqDim6jpUH0Kq02zRX16XlbU2Abd+pstpZcnW6V0cbJUI0iebsCS16"
-    "BcrrEHvSGM+i8piFLoCHL03q8BAoCGfBjBL+zcXsvihLylFaBWygQc+PrT5k5IiswqkVOtz1bpP7aW7L2DO0ydijSi52K"
-    "9AJRwFb922NSk3EVxTw4HFqFiu2lSOiHF0zM+QXXI8XHS3SeY1BmnjjD1BGrTwkhWP1+6u0azVmUHwxPJqNwqDXgq0Jgl"
-    "HCATzyrBi6ONzyjy4Q2/lxcLuV3c8At5HaXKaSK8b7LCtUTHNWbwDwx9tMcvthAG74KYLH9taJ+/0Wp/Jeu8WfdQ1tPx4"
-    "VJL/GzRWva060zcr1uJqj6DvFP9F9PomJ8LSoS9YESxxfhOYp7GCuPtKX/RaGMY+URsTjXQhpix7dSR7ABkWPCvqAhsx3"
-    "iO8s0nL+rX5Z6fbojSNnaIFXTEW9ZiQs7d69BQxiaT/ZYUZl77oFr6RW+rh/RKySlJaMSfoHBAZNbswoFOAM1RJVG54uU"
-    "SAMtMZrCNmlsDIfl+6Rg1jolhXIL0vDjX6LWrmUXOd/g9Vb6mBevMTInwfRiDozhbQ19t/27",
-    "ar7SQo0zjmgCYL9q7Vt7EpFrfIjhs84G44TorI5xCF/juvlaHdfCpAoQH33AQ3RdKlri5MaSPvE7gcKQO0cvxbcUXceKo"
-    "aHi4ZEpgPWRPXTf80kk5OJfFZKi8f3vQLyGTfkWT6hnxKPqY7UcfYeB25jmM8ucgBWcpdJscrRkPILC89v9faot9qg24F"
-    "N21RcTB+NbMQbMKn3eudwF/QpLmAPN/uP9mXKyNwipdryWY0LNSd350F4qqWL51CiF4sWMsNsIqPmRbdJwB1qof/m4LoB"
-    "XujRCAnL/WjmnA/7CHkbfkvN7dSLQwoXmneOppdMF1I/HeIEirUrWz+jA/fyeE3PfMhbgqddK5VXL+6s1AKxvVc/iVKAs"
-    "F0A6G3u5OmXP6ZTdV8tVtMs18UoVmLdW6jPsTgXDsN59YtNekpsCx/OdeJgFGBkO1YsUGHC3bCS+mNyNwTPsV6waZ/91g"
-    "hWqxWpp3c6xOevVQcUW6CeIOpJLptcZ0H8A1HDDz+lSi5ywNgUuTbluBTgVBZzhB/0kZ7b7Zqoaj9S93arHFcYb1CCHi/"
-    "wHMMUpQpk9vEnaHh2Haef4KdNcXB7hifdg0/+09JOW4UlE3otSf5wbYORj9mYDaU/6SSsiVP1c9BM8YjYiwHYjmYKwlo3"
-    "KeymdW6qNSbeIm4PGcCo7ajrgjDG2mFIPiZtwOhfaeZqOoAfq4JEbfW08/NxP3R7G59AA0XMjtyeLpEzlTz98jUZwQLAL"
-    "xPZEcna6Ec3n6B+0RD8i/zFz8X2gyD/IyChPyKrV+AO/rlETuL+/IhOkWlBbYYECGpm8AkmlO0lgC9FGKnSQT4v8/VB30"
-    "ZVyFwT6hz50eKEcXoGGeAthSKOzhwdPYlR7s34qrKEno62ArhIDNaM2+5x0m+aCCr4ZAGuLoK6dxQDNhfOSNKJrS0tqNh"
-    "LpURfaL5v875acHfa6dh+UmPwZyIvG0Fjf1ML9XxuXWsNNYLzFQvou+6j+evf5MxXjn/0Q/c2bSN5dlrd8idBFjK4MNLZ"
-    "K4vVL3c6iszcG3P8GGN/Jh7LbDXyiDuDVDvYddKpaG8svlCXEZYa4kREthSxgR0nXFQQceIJBK4yg+hJ2O//9iGfmd6pi"
-    "ltCgnkdENOMVrG3rAVRNjFUKK4MuxvHFA679A+1vdjX2Iy946j85COSdTLySQkRymAi/jkq+bK+p7lfAcBFYxwqsU7m1u"
-    "yrkadH6FQjDivu5XqNDm1Yp4no9PGgwwzDSP9A1cS+9mmai3jETPMgfm+ifw+HizqnvMZBlf5kJx32TnWPwP7JEifGaMa"
-    "eGn34tq2z+TysYoLQvFweJeyU7957jJgAC9QYQzOcx3rJFYVMgkYxI8VYbuvMUTVB/LMkcSnDwangr+X5Yro6y2TVN7ei"
-    "d17J7x7l9uTjdmizvmpc57LYoBojHSwZdddf4j/DFYwWndkONViSlDEASwXvPYV2GgCEb1K0PgWZT7ATkGxTQ4yNPOsso"
-    "6VKSPtp0DjbBahGkuNk8+iXtpvx9CXzeywLDp0Cu1xiiyvu8tgH/81qXxCsWW6ika0t1FAdf0uVCNlwXsssW/YB2PcKQK"
-    "EM/0H9uQQcL7CyzYHU3/4wXZFgMhaVQ2fpo4hE0ZcSfejXub3NZB37p85ezhTquoP9hoAcKjOP6HQeMYkI7n1zLuE0K4y"
-    "0pIMCc4wS8xk/4zD5+GJCGA8rrIiaU988136/EvUb0DWsGVG9/n7qsE4azSYFcumoQnoEI0icQ0k2kUpzBPvyfa/OfAgz"
-    "1yEGrL+HFFz/zjS6qbz384h+MREKiYaH73JNPPWtWePI2Ey369M2W1SXf0CLwsmG2ImnN9PGCTAqIAkyuurmFScb32Z3M"
-    "f0CgengYjj11ozSq+VB0ZAunPbrdHpkpyIYqJ9I1cU7bMa54WhJ5YbMo+2pv/sBG8upz03MXd5ueMUDaqFZg5jgbCPTUK"
-    "jJ2tNlhM0YFRXU5fh6+GFm2XmRjXyDIeO4obeOox4gI2Iu/rK7p3uyBoL94/U8CTEVFN4xicoGndGh6CAD3Y6NuB/osri"
-    "Uimci9BsKJ3gExIR2az2gIA8Mz3Rr94BGYNASaVNoCDWAaBXtfWVHkYTg92G9qdQ86a/1Ur0afM6Jm7Asj+yugISM8/Oo"
-    "fmJ26WUwM/S4UWREVpE3UmoOTYCiKDtOq9Y4YZ7gflWeR++tyCJvLnQyDF4DrauP86aBFr5Zri9YFHAO81Wd4+6BX9CLt"
-    "/GzsHS0/lm923Odm9RvEMuAbeWyNGjRipSoqDyyjvqHxdmT3YGE5Nlp+f5VP8WOrA/RmBE6dPAh/w/Pd0+AYPQ5H4lgMB"
-    "7PWLuVpdhZV/tMs9MxXMRqIw4E4AWQPT8Pn8AbPz0Z2sbMIzUJa58P8YHh0NPCf8l9s3TIYb7PxmA8SWK2nySl1r2tIbm"
-    "2wr4CjgVy+3wuOx0Rl3wfowSJSmMwU6WR6qmfuaLC/f81Z0OVFANKEohj5N+0dibr3wr64d1G2zvAoJSFL23PJooNfItf"
-    "P6VoLupAd9WnD4Li9cNjk69uF3m8W2llkYBf5qsSLun9GLxDr1uE9bdC6Z1mJ/1Q/ihjbIM6VdZHLn905vLoLK3PrcMa3"
-    "Dt+bpP/00RF2IZArSZEPQOe+yr7od70WcafBQtv6cZ6vgX4WWqa2UwWG+yN2Jz2NDtGyDCun26s4z3KBEbyCJl6oHy8L7"
-    "kQW3PtrDPaBN0ZYdxBjF6qA3Q6Bu6Djxu/5+6t4ASPdaJ0PNK0kUeKuEdXuW4zJuw76WnmYDfpBP/e+373e2J4IzCHyXf"
-    "OBfG9uXLJVvXpwYzUpUc6/PetE/K6fB3e+nXIPKfe7RpNRYvYHzuhoco2gXgg7Q+6HOU25Pci9Blmoi3qy2atQ9eoMVgq"
-    "Nj/BGZbxHufE86BJAyR0ZStu42WcrHWS0SXtFT5D7vp91Jm65AG5fPQMwJzKHd7o/WbXTvcaZLl631iiyu1+oS0rbHt5e"
-    "SonXrJzd4xRUeEcBrbO+s5mqM9eZV+115pW6zhyAiTYqndISyqhI4bN9JbjNhZcbyJ5D6raWFoDXVch8ROhoDVtO4hBta"
-    "toQjGpeRdKmVSqNDstPnz88JKfPdRAxrTD5AvEflu7RqozwmKRLe/ODZGuxxDKa9z1sQBXTH56mY2DjlmLZS59urXA74n"
-    "ujrboDBqerrGr4POQtSHIU7mF4EnaTRpOjwSAc0qRQ+i9PY5gW9fKfp/GYcCe5Wn+D6qxagZOvH1Ccylo8206Yb1mU+D7"
-    "Aa7UNp1QMyQAFCLa5d8Mq9zUTrWcbVpwm2tDmQhiwpzR5t/B+QK0gBpuB//yDI4yJsN6+Sx7ZStpsJHq1PrVy6x4TmEuQ"
-    "IJps4XLcxT+5Vf4zYBhYx6FiueYcLNa+h6FUrjl0Awk55yh/6dT4SytX6qu1WJJ/HnKRJkqTFdSN71NjTjw3718Rrzvms"
-    "4WKucKmNzwSc3gD2oL+M0fjpJedtZEN+89RvWxy97P+8MgX817OebhKymQq6eeUJ1aMeKN54ugDPeaoJFEepbhaiXjurx"
-    "d3wrHS5pzmazmqlpGKHkUzbsY8EN9wfCbtFNyR5aT4MnoxEpmMYN1voxXfBfxc8E32SjBG28nz0pKMz0vLJfnW6OOaCM9"
-    "BCmNGCzUGVCEa7YOQdAvt9LSRwdMveyPCDMBq1uJWYGaWNHzxBFUKHaNP375DlU+hrjBTiVXGT79Ev4ANCeKW2YO21q0a"
-    "3m7UcBvwsLvxVYyg/BUMQGfxkbergXHLiisAeQCQwmqpttQYnGWr7ZWO1vAOr7NmL5y28sqE",
-    "pAbewFa51EFcJbD13qBJI3cc48gdwnif6XY9v4PdLzqGOZZoQo0GN+ZQlk0JLRQBouIQRT0zrKj1wcmzaxC9zdkSxSo/b"
-    "Z6OJlZQLDwAVdD5Rlr3LvW+7A/79QEePMY5iNVfAtaxJKGrLcOAGkugvMyoEG8eYnq5qY/Ce+M9tfCwtH31+CV+Ax5xgZ"
-    "cRs2TTqDnHNWTXcnjA2SPLIYrpZ3Liazcj+3FPLxtPK+6UynjWmm20ZuJqrij0eXwaNTzu/X0lHqAnu4bWN3jyUaMCrbS"
-    "ep0cCfY9v9cQI9prY378zKTh2VLPirKh60X8eJWmQRKA2/LHNtequ5k2DY4FTPe4qA0th6+VipelTQjdUftPyD129n1II"
-    "qmVDQDVpBkxwV6FjFZo93SrqThkZlLuNtf1Xba7QeOYGaDgdhZRreyi1ORqmMz3TYoo7V8mxILL6aKWJvC/8JtEAMP0Ae"
-    "JCBuRgTsWpOl5tOKRZxeyHMFV8/R+PJcZavyBnNAknLcxGIT3Za2SeKN9EPPHo6/OsPJYix8hgvj6KVj0WBHxBFXk2ys7"
-    "ITFugGDXDzidc5wXqHlicWgXjn+6G3RJjH0qarN0gtrbd3OHgQqMtJp4GQ5mMevYNKjKaXcl/RfVJp9I66fkZaNPZTX9r"
-    "qTAOuK44HMO2/EP0Xs02NhqEfbO5PEm7ZOp4od0602yJ3WF44/cqNb1kd47SWytq7UjfSQqUlalzifjGtZqd0PxNaN8Ud"
-    "6KZME96UIYjuZZmq70RYYowMUfdQwyAAbQ0fVYnHfZTgv+xzq5NR+MK3Jj3uffSr/e1FOPLb7WBrBO628CQOm1GDGnsZK"
-    "SSiUtXJaMyXLlN0584XBLbilLdh//jhoThTe7eno3ZtoAbZoXQKP25OCZOsUhxSVI1nGn2R/hs1VTy0sIM6Ws2/Ufu3eO"
-    "BQdHvxPqBAIkJu0l0TE2kaix+8AtaEx9YbiVvDVqvLwulEIfZV8iEaPQ+HMzNe+gwsqMFNnYSdOOrt1gIZXdhItOolrQk"
-    "beYoyHBz5hEhI+emeDAawUD82QqmKkJ14hb4aFAxcrdUJhswC3nRAvWOlqWVWXYxLQ3fGZS8qWhZdAUhJax+f1j3trTM5"
-    "BCHnuc87e2zrqe7whnTdMOApt+JAMfZGUZ+P4PMRBvBWle7v84ezkw3dF42IsmwMCViDdkafbBiOsFV/jiYhd2FHC3erT"
-    "JdJEcdmw7l2ptIH2eQScncWcYPoZnJ3qnkMtKba4Acn/Rcvwg4TCPsrtywDUbdQ4O6qN+72Kr3EP/XyCZAJP3zuT5JQxY"
-    "lVRp2AabOo/2LzDmLGhaSxOB2xy3Lc4rosgi9M63O6woJAI1Tzid8y2X+uHwBTkVlKjMbtKhRKNMQLlDo1YNlQsQ5ckn4"
-    "0ayumI3E4a2NLw6qpWweGJwOkPt3dlKjdJNKWTHF1vMnmfRABYjWy/f30NAaBfvgMQCPtzc/gpf/84SE9rXrP8SK0CBLt"
-    "TZCIlEZ23MGKX+3QXN/i/XBGTKm6CoaDknvz9Ghc6gXHwzPFIRCBMXJjuSHgmGGVLOnAPPgmUI3RDwOPP1f8ZmlgZxnNF"
-    "aNJn4nJLFsJgAMCznl21ffJnbfE2H0AG3zjC4UF70aS7MTrTwGRYDT7PCJvztbmxsBsyu5zpuHTqPKt+y3HG3ej5V7cEc"
-    "u0dcvUjiQkuNeznaWZyJtycyJyLt6SAxmu5XVZ3QvnNi4wen/oJmWO0eoxEDpwNIG+NtIA4Gvp6a6L7qpirMrxzygmNXq"
-    "OvoIXM9AQYSQhzeP+/jfSS3puCHg204s3t66IV48Cn7sxu993vQxfVlV5+waQCTJP9PIDnZ0N11MKnURWBFJr0r8AfLyQ"
-    "JpLtF6hd2RuQwlWbBxiVRd05fgGRCBVDWsU0GQKqHqBFNkDurVbm95qnhT4CNsEUy5aBYt5pf78992ye1gdHfNpJj76A3"
-    "VSy9wdgAuT6bPU+dnhlkCTloluWOzP0cgNl/9BY0WIIA7Mc2nTuTqm793F0jtEVbsyZnEUXiFWNkH7puaxnQk1QfM7e2c"
-    "Dll7kM3XixAMimc3sKlmWZx1hXxwAnoa69c1DR5eAGCRxcVbpfi4idg2weXTDDo+cvMk4pjfWmgbv2x91T1Vux4t6BxKL"
-    "QUQgYFlEK3iS8Q/nCh7AgleCaUnzwTar0M8Zz1IlrtliiayJog93CctTYLintQn3ZpCZ6E1jgLyRSS5+8WUICQtZdf9GQ"
-    "U/v7cq2nt4w+9/7/zr61P20keff9fgqs45OVQpsYz3XlYH65b2YSOxNnktlhObYMwlEMEouEE8fmu//rqaputYCcnXNeJ"
-    "BatVqvVl+q6PnX+moRMMeZ/cvlOkQ9D/J7OJQWCKn5qsq8F7e6PbJ9zD9KGVE2V1jiqn2lWxKqKDl31+hTTBx3zH9roIs"
-    "0oQH/o/1tGyIsnK3zqSDSSTIvEfZVXIuQDDipr3tiRO1bZoVkRGLhRVJXLKfvCBiYJQYd/ePLc5nxiY7trX4T2nanH/tL"
-    "+sw891odaF2n1OU3zlouKZdbKI7vWW5CfJKrfbSK5afaGrK8tP36C+0JJZelf2joLV+cAaHE+FQbGnq2mI1nDLfQ5H0r9"
-    "2wR8hcQoZZbTzmFXj3VPxmh13g6b/pXnhhdSo5Aa4UB95JoreQ9+XmRVlebIUBbFv4abQEcmsCXI9MBJK2zyBUT8EdXSE"
-    "yPtdX82N2nv4MA8TXs/m5PebZnKEQOazRCASOHNSs8TX+l5uhGC2wjwSBGtwXEqdeDQTboR2ohKEt2oeLU2uLF0gTmuBO"
-    "7THDkBg8thVLbbJm/3nqaHgKHpARynN0qt8b4aSON0o/009SOvT3xt7QnnoJFAZnGgZOoTgN9lPxanP3DbEJHx83JQSfP"
-    "GU2rf75AwR4wfDh5r23hXzA8Fh0CQj+hRU7Rv0r0RlFHSiIdVywOUb4h7DGGAqjwceH0y3MP4CR/K2AbPEIkHPYlXQ7KS"
-    "y3yyzuYJV4KP8KC+M4RqM1/TF6udhRbHtnusnatVob8ipQU+CLXfSUcQn+mbRN41onArN89OEywABs4Eu2h3H1Zrq6HvC"
-    "gZ0W5dDLEPDIa8PeyXi27j8iOS6hs562jvRoZEKNEBmZMuyvS79PmzKzML4H92w56wT5pTPFZ5yuvc0hZ3uRMerGzljXn"
-    "hihbt+IN0Gn0pXxDi1bXze4ZrYNzEnKitC4Hsb3qTtf5gp/Ru1/9HUZD8rNln7EwAiM/fCqFdE1iccE4h93FdIz0HFfwe"
-    "TIdCpRV9LZPhpZaNDZX1MhhpAxSEvUV8cN2Kn7a06HOqEZlSlOIbQihAs4Z+gG7J9GUJvO+15AeMj1iTeTjn/Rj3mU4Yf"
-    "XS584RkyUk6C12czSvcOItuQRCgcZg8TFzU0yIYP2R/FSxRca1YLU1fDSSvaVU8YkyopRzWggoi+WFjjvclRr0uthlFDr"
-    "YIMdn5XJ9TRWrNKEh1AUyPpt0EjBz86Qd9pLjDa2dALV0PNvZ9hNPueqNqI11fWbq8HRS99SPUJFJHoziFn7pRRJEp5xY"
-    "J8m0aPfiz79LfdjkN8x7R3+yVems9x10jt+GqF895N4zOIC8s23JbaXWAPjHxO9smGOueE6J433Lkd7oghJGhJf1djU/B"
-    "o5zLauC9qte+iw3VVFkbJVygdOGUXD3iBEc49kjzcK+ng8jDlC3OACfimWuo/a145J+ynqEdC0ava9aFQ03TD9LxUeg6z"
-    "glDyvS5bux/eIMDtYcmfTQTp4T4EjNISZppSpUx7XUf7x8A40WEvDasoctk9gIPRK9rTdTTw",
-    "Q6+Uo/x5bS+GD3vSBM1cf0HHuDdnVTNyDiHLcGU2pW8Jg49sqoGVknwh/Q7HNxIPcWwkDctNWA1+cn0ZDILxcqGSBNvSq"
-    "n6QVEiLTG8S4TxJm01H4H00AhtpGPWSK9MHO5MfNY2XIp8EHMH/Rf8NDV7//TDyKkmEWWC+VnKr/Un+0uHm1WKGMss5hR"
-    "Er7qSpH5pNpURYUtNKJhXgmL9IhTYE3jaS/FaDH4dRhJSD/CH1F8uD+r3PBTCHjWVcmSGGn+soaJmcAS6tmeV16F41+Hm"
-    "IzhC1nSMDx0WIkmi4EXfiOa5U317JcuSzwF26g7+XcmhDnSajBYGVV/C3/BxzQfbQOGlZsU6G1mKWpLHqC3abYJFab+3V"
-    "GiKT3P8BjhVGb7W9W/X2pTq8BqP735EA7jaLx6jBTY73FW/B4eGi3qVATfT2bEb7bs+6AYMrzPaIEXuacnBH7p12MtVPG"
-    "DlGNapAHeGInCngWnwNyOoDNhtsV6X9lMiUanS12tNGF/e2UZQ2cNK8Phh+vTe7rxoM94nO62HV4cBi9nTiqx5CqjVSXE"
-    "C1+YRRqGqL5WWBcoRm5MM9e1kM4dyI1ZIP0ds9+VHwD9gq+CU112Ybsk8k+VWviGo4pxOfAe1LvbpMHmiD59B2Xb7e3O/"
-    "eUc96CM8q+6GDtzTi4KGJitKG2dn3oRHKbYNloCJf6wD2SL/kwPk0FvK9QzxkDpJN0rdy6A0+sqjPMHdWlrrVleHJh+4K"
-    "JNv/QZ09LI56riLxAwAXaXT/U9Gk006z1fk57nR/aKjNnJItgIfUXlU7UjWrvBWrxAgINptVnsElL4heFb4eba8bd7fVV"
-    "UUd9Xuv+63X/Q4P0MbkRzQp367/FLnutjzR/e9+tY/XdGp6oiOI2qd+5fDwxHpdKSy+qur61m2V8xblfdrRJwbMzZYNGY"
-    "NE1u8+3ojd1X0part8XXH5/6+Se5fN2Nuf1X0cog4i9WvI6oYaOxQpzjotns7W52R6VUoMimDCVIVcdAIzvpjWSfa8oN6"
-    "17QFuModZQ8g3XYD+608g+xsuaW/eiFYb+r4TT98nwxSXBoQxPi3gTOmrHjY1fU1KohvO72v8gT0511R+J7W6zlNTJe4H"
-    "kHSUHBuhxvHvKxgAi2ZciMqJpcj9EiTye4lvYq/beGffiFLxcaEawzJljeEnEiqSudU10qah9YnryL5uCti++iDoTVf1Q"
-    "WfRaBB/3Q9AcnUqr9J0Xrayqmwhpr/lgccestKVFUgtcBVaFUFKFVLQTrKqwws96yGdJ7P+yABs9Vy8IE40/cOOXpjsr6"
-    "Rl1cpqFrAxl7ZWHEySKXKHik9i8DYdt5DL3OB/KPg0obnjcF0nuqbWMlpFFgleiWi2RNnIKriNzbBqwU7Kd5qqBGN5L2R"
-    "o3b1drM59xdifae8WSph4ALQLk0pMDOfGO/hZ0ypayMfBF/Mv4qA5GXc8eFnhl0ANDz4NBTd4kEgbDUQkTaWG7FGGuLwF"
-    "VbtIhyvzIu0d7O+bN0Wv+7356sBfph2aqmnCWZJT5N7Jl7N0kY2Q25uEORfovJkbsP+16GhuTa4Tp3tVrch7scVCaAFpU"
-    "2Z/RpxuHPZLRJ4nyB0/coB3I85VBCuiYlhZK58NyzdLvZzUkU/hGHmFw2XUx+UeruKyPy3DpRlHMf1F+gdO97xjKaiLX1"
-    "UOZuGlGx8y2rvyxdS7nVFnOXf1OnDZXTBn64AyDgGVIUhi1vZGPZ3KVafTGQk+cY24KpgDk2hLq+6zMi9b6hY0HwWPE2/"
-    "yP9OBBBELhhvn7OjrX0ClFALBQ18leFf4g/KEyLHFukqojiik8flzIuZQU7G1BS8agcRVY6frr2O/OUN6P6hoR+Z2N2Yr"
-    "M+2/BegeZ5RCawgzqMGn4MuTF/fujdbzA6GYVfI4ynIOsGf4KEaZEBI6p4q0EsGl9Do/1Zy+1jTdg+h+t9NtB4t0xk1h3"
-    "9OXbr4tRwZDenRZUudBbiU1EbYP1YdLYbjRQb4bcEKJbSmM5LbJH5SaIOo+p2H837BueskkdlM7pWkvVcfrXXNsitS8HN"
-    "bJ0FwqLR7VXck1cmyo5bhIV+Zl7W+x2zva7YA2g+Fmq8gxStCH41oc9QoAO3BYr6eaVeaWdAx23SxL6kYS5xpJ53WU0s4"
-    "yl+xnnJgLEeG0t3LTjerj8pbRjirDDpvxi1Tyw4sTdMGo8EY+hQ6TlY86CojgYgKu11qrGFmPHUHK6u5uQEvsdoVdu+t5"
-    "2M7CbLDb4XEbcqrZUS+UARbjlbeUdzGxfVq80hsdaxTeu0c7S8ZgiCjZxq+QmlJABWnBu7svd4/htuG/tkgldRlP+EvzC"
-    "aUjuvDH/zHR9sdr2wseiZ/S/i5nwuSXHYcvgbUTWegrIbD+YuApFJGTftPqAgit4RVA9BJQt0RMMRIXxfgmgMIPPyYFzD"
-    "zmGj+KZTVf4teprtFdGbqPNHSi3IXli2braahDzcf9f6pwN6oHt0kn+LAKGCMhMk/AMzB4AjELmgb8thCf3nbvRXr/B/N"
-    "7ylzYBxfUdpn2mt/ZHChzlmIdhB+YxO7Sl37giKhdepC/gbZFeMwU8O7umAeDaqkMfv63c6TUeFV8tunP6c28ZXY9WO5C"
-    "X++HKaObSp13BWmlRPyIAg8c9xjOzR0Bv1Efdmwzd3dnafgbQ47u7N7dPQUKNYvXv3GERZH2jp3TiI6NzCq18hwnw2+If"
-    "6SaL6misiOf0t5L5FK174ApEJAWLU4W1vr77u2F+wzzPQmLfz+PbRU2P+86TIoLmls+BWCMWp0bWp4vOROIvuqXqncOK+"
-    "PjtO8o8UvX0fglmCYxaCfRiv6kq/PDx3Q0b4SfpBF1m3PYVws2LFfjjmQro4GdArkjtmzTit6KsbluxFsMwk/p3d3Lhwl"
-    "IoPJXL1Ia118q8/LoDZ02AQspzNGSsDRVEQasMvG+38zZCcWMebIWbK6W8pcPe/qpODhAdmlWfsMOjQA6ckXDBfJo70xl"
-    "oid0ME6JZ1wwCaPWJ2HwDgjZgaFKX8Nj8xuvzDZGFc8gDzKGxVfhYJuZ44j2C+hn77jOolQwW0G/d/s7cle34Y7dJnSGa"
-    "KVdQRosey9Kpg4XN3d3TCOMPAllE/HT4vpooyzokILnXcqvOB28HG5j59F8oK30A9o4o5QDk+ioTdx1FPPjkjJ9awtg/1"
-    "OHy/GiAmHKctAloxkmJZ90YBhiR4H7g+c8letir5QyphSbRrihWMmOzH7vhQXtaRACu6KJKkl/AEiTq9zXuSi+bBPAF+n"
-    "lpuwtr+ZslLwIZa1/ZM2tLn7aDqcgz3ZNMZ2TNXUVWclFSOYTztJm6Y3FnGHO83eXnfJ9pSe8tMSkmhGhMMLAhEXWU5sc"
-    "sgrfQ9e4nPd3uvH7qrlwIued4bbYz/2mKPWiMtfKSVa+Qvn5Fgtj/b2pzU5BzG7GnFEk3kpIZZKDStorWqY7+zYRJ9CJx"
-    "SLuWQMXOFbY8eJnPVOSfpjoIgshdLCDKFFHVsqHSa9BdPgtW6mO6wFT5sW2VZ9+oUfGnhS7s5NwXZ9SJX3p3rMgtv1c2Q"
-    "MzqIrLy2lqF41rz8m7jcWEHsH+sKqd0Dr/WaaLm1PWY0C863DyyUKs1E8+ZtNxhMBDzvG6ENBHoJbL0D2rQ4kGqZE5B1z"
-    "9RYgk4pEph+Ylh7yFFpBqQJQPOPrALi+pRj40g3fmzbA3eEljomyjwTWLsTDHvEcsHERUEjbNKQnHYPr5x6jsDYJTwEDa"
-    "dwtWpUJI2oqGJZvYu8f+cxAzYkGRVNAgquEAKIlFHByn5lVFXRO8NoUdExxBqvqM038L9Fnw",
-    "LgGlOpWUQKm55cZTbbfijHkDYi1XPheQeimTnaCjzgYhlA67bEpDymJ0GJA4Ckla1eOurD8Ubc80ldpaZrVyLYuaBhYz6"
-    "lJ9pnqo41RxZpMwDJJhtPcVeIm9o2ywGEYM83dVg4yxCh7gZrRPaFYTmtVBDgv20LwlNl60hbEF90jDBoIxPTUY2FHTKQ"
-    "RyqIhmfaF9cSk60FuR8TChE87ShYp8R2dSmpEhdzdpHt+FwT/T6di0mCcrM87ViYw8gXkf1XfTL/Vdic+k7wyDp7AANp8"
-    "VfQtdqHUw4KGi+m+g01pyblRdvtxEcn3ZslU3nqWbWm0mOUHXK6BYKyRftlagYv6ON76F0Xq94UHob9HN5h/ttO1hta2S"
-    "17vky/Yq8voBDRQ7ajZu6mReMwicKK4GwVu1ttpBklpqg62rNTZ2ic1b6sY+TYdDc+sBkEN9CvmwsbgcGGYp6Zf6G6sg3"
-    "jK5YF+wxHBGxpwmUWQXXU2MLAeVa72iFVJREuVgRRPZeBbqcPA08QXP0CtZQA4nEaKR0jZDJ7bo03Qm6ymkZfVYTczO1n"
-    "zrqg+CN9MklyUhBNRo6kc6DVg7HdWD+h7HQT7yV/F65T5+XWs9PZpvGVKYXlcPPD5Xh10/qx4yAfYtGdiXegi2NR4EgNW"
-    "FX2PSYnp6xT5ujcG7RUOxPzzy3fSwwEmujQIRI/jUC2BgPSMTwbADbXluk6V7C+mCk03yUupYYhwJjB/R1hxR0oFS8Mbx"
-    "wEuJPhJHA8Z81FieY8bKXTtztJwtbEO3R5q0rhDwiaNu3123A+vEG/A4FkClt2mWzK0lfwDFxTNDm33tAlYiTw4R4veqp"
-    "mlnukC2rDracKKMUp2VURK6qNDxJ8vZcppUSv+8Csv5cG3Bune4IeAvsAxgl7mZgx+/V18FJIrxkt2teLk/wgoo7U5pLP"
-    "d3elfWh1Rwr3S1aGTeQ7nsSmqCkVXpNxcu4yLLJEfiXhk/LYyQ1Dh4fGO90eFjDgeWYHNty4rhxS3rUBb1wF/V/lwMjXx"
-    "s7L7VfR49JBk7k2988NA8J3JFjyIdNT2JX/VTKBxrrmr7gGwYTdLq07D/gp4su+k4maXNnVTWmREd8C59MlSLTC4MEUOa"
-    "sccyP5Y+0bG7lUJSIaBZUARhLdBV6XEHfxBLSevjLVKcp/mIG12kk5KrvoHlrXGs3PBWnzPKn2ZeHBJPR5wj3nUq/cWKt"
-    "lenaSR3FmnC+br1AuVETaZM9BovKDsTlEb+wQW3aziub1S9KBa5XxMYnE1qMBdRl3No393NQldC5xdPKEJyYHoj+ZpNcD"
-    "p4tJdq2qyT2LL0Uha7TkIxiW++Od1Qncq6/7Ve9zquvE0W1YqjEurlcyvIJFmxLFXdcZpdTKnHDSFmtg7ezc7pZxilqH8"
-    "uZF5shCREpy234tWJHfVau7czvw2/iRVvSSJLLRBxHqhO6wOay0r5yRW2DR1q4KGESPcltD2zznkcHBfyzs9J2SLBzbTK"
-    "AvfKlF8Cg+aF1+fmi4NDLwe7980kGjXTM8opxBDrr0PkvpKTrKyRzUn47L8O6wIr965p/GHr/QVINSvASjO0Zg8rH1J/b"
-    "UXhECwzoMV/XYXH1Dr9eVXxn23bMdqyc7ccHD53oqt9k+ryAOhcQqEmu6OxLnl50aflwPfCx/ZvNSdApiIZLT74vNICto"
-    "B57RkN20KHbdG5XBTLeWlXsAJnf4CKIEGsiUfHid8was3GutBPttT8mKYSLCTIJ1HyW8lMV65MYW65t7EdD+VP9MOZuq7"
-    "MjB5NrmqWxMvoaReErSK5WLAyZlvu8fQJMBvsFkonMvDCLIytsxvujjIcSS+FCElzTvP7WpqlZqCjwfl8AxSr0uVQX+jh"
-    "uy7CbKXfzQVYhMIpUY/24+AJTsbVljogf1qHB66FglaCgTPf4pq/TaehJWAxIwqD51BX4KzD37PcKhHs7VcJ34W7At906"
-    "9KOtWf5z2FFTOas8WAbv6iVWW2dE6HBpAiRmiXjtAUPoc8fU3ba9EiQLJ8OLPvJysgxsrkg7JTrfawDbFssQ3/bggIopY"
-    "50NreeUN8SO/7fNvGGiFHzTtLNbQdKaRMb6xY6yVsFbfRFyz2jOwcpiBX84LHNFZ9bNmPF+ycZcVvbGRR7M1ofkUcjpT4"
-    "BOht8ezT+yaK/t5Y3BC5mmmcZLxn+GynTsWSPE3AcfFWPjO2VHRp5R+OorTtOVCfHXoOCcZskyeX2s54vihkzccVMOaSC"
-    "hXfp02tU/W97lff0PNOKfFHXbHHJ2N4an7nn6k2ClwjPq8348w8BzMaANRU9LpUkfYm/Gx9VVkHAH/TEi1e2c1eLLY3PW"
-    "F+jzOhLHKs1enUP5JCEfKR6e9tGLgxh7pDhGUgP3H4UibrrzIY180CLJoMIxGzuTXUdC6jDgM9ZzmUf2Zw7W9QDcoenlb"
-    "7knXpfB9k42CrycOFz4euVv98Qfri3vnQgi/m5Mv5yW8SAuv/aEdd79zS23nvny+NUgB1+eXTv3o79FGFanH4FTKrUifq"
-    "DYTzY6DccIr1uefII3RnWCtFJuT215qAhuzaETCc0NQVB++KG7MP571xSADHeZeg+8Rec5VmyJkdH+47NUonw1nYxDkKp"
-    "E6xsHt4M68fUHYybra2iaGsqG38kOa3EsE5v4jieQ8kmCqhcSRw6NczqTSWBj9QClSGGjzpnE/rwjMeQfyURgmRhhgzOl"
-    "p7ML8vZT6XOWW1tLehlDTs5XE+WWUQbUeDImtPL8BZeGCNsthESlKg/SdT/GuK2gQ+XS1ziYoU9Xwy78NzCjsxXgKwhCY"
-    "qfVqRrUTv217v3orR5Zuv6bAfSLCqYc6+lB4nJkEp+0e5JhS2ZPJ+qt60N8gT4t9NqPDzop76OI95Nw8HW82cg3NGaED0"
-    "rxsspjM/ejzoNSOf+vx88QOaPdtDe/4KUrKWCJIJsqeWo+yMrRr+h8Nk45c6srWUr6fm/KFkisb/xGhsafLUlLJyZlhEx"
-    "2uxf7etY/OBBEjcGaj0Y1sa9dQsqowMjLWEhaWqscQJPgm1lXNUwoT99/h+KJZKCMXtIYhK1f+ViU0RQM9GrdGn/UtZZx"
-    "PrO3BOf/+28bXOR1RTpw4YvXWUpByewFS/yX7DTagS+OokMLYu8uSbYpPRX+bT324QrBCg1pSoe8drs1Tyb9avHjq7/EW"
-    "4mTxE64lE5HOpEtP/gsZL021DDeKfsj0IjxbTllI4tZD9p+QnTfl1zUgc3JPoYIsfM1zKjLJE/bLZtwE207G/nGTZzrOa"
-    "eu6d1rbFZN59qq5SjoJE84T2D6Hq5iL6pmvoLWijUYrMglNn+pPDXyaSEWFFOQZY6BZmdJNshyz0UR/t9T+T4FBbw0mWB"
-    "oylXBBtZn37fWKk4E3pfqRT0tsYbK/oAFCnifUs7ia7uE60UGno4fZi68PeKsSSP9l1Iq4dxh1cdCjw7QPqmZtnrPtA2x"
-    "q6Nw7EPsjdpp4Oxpgy/n8BPjI4B9/NJr3H3Q30ijO6P7p8+CK/vX0eG/nvABU/E4v/haKm4WMveBzPpXVsbaW/yYOScbq"
-    "/p86YPx4fTujvNtz+4OszldKwelv3Bon1tMnNqroidWZiMfl2ZU+IKr9u90xVqhFm7d2XKvd5VFIcLXFe4thAAuYe9txY"
-    "ZJ5KMOJ5EsJLbdNjhrfAP3kFY2GnbZ+BpTmIohpc+PLJAq+I/AXjEG5/k+cptUI7hxHrc8szdXUD7J7m8hKPAH/Z5KsXf"
-    "lrOCBB5AF1M77gy4Iz/rayLFe66vOWOTygdq2d5XwLu6JmpRmxeYpgdWW68awAORHoM2bZO6",
-    "R+r2notra8D+UJA/PNCpLX4jvDdKCb3IvIiTdAAuZ9EZwc2BmLWhU4VkNE4kXCJLSFHSS8JgAB+dIZJvSZAzZ0ebV6GkH"
-    "ZrSh6mVaCrWgxUdUtb1JpmT9Cs+Pti+gZHol8SBiaNTWTMcCmAkWZ3t+taHMDIuasleN4COfp8j8HbADSJD3tpH0iYZDU"
-    "Ybnxq1p8PDHaSRn9C5mm2iTbsxqZIL9j0FWNqk/rVPPxTviONvLAtVe4INNN300IxrJciSt7256g2+hEu7hi5Se/0AGvv"
-    "rOmKmHkZaqyQYOy+qMULG9tUf93z3dimOU3/bvf2Xa3d13vSHkTocW3nlm83MiFHxJkcH++xieEEkWpO50lhe8Y49Jaqq"
-    "tX6UWpIu7BSuSM0j9lqcv80tAjPj7EFpvbwRgBRPH+Tut0QejbwamvJlUlei9b6U5ce4CQN83DBeyrK7d+963QWdDjvAf"
-    "luV1lkVXptlxHZZzz1wI5ZsTVBiHC7Z1PfuhZ8BNyBUJdIde3cnhWJfs6Uu6HPCcz4Lx2uUYRZOmiXfQp0S5NISWfgY4g"
-    "QyBnXqdf0825DlxhhsyZiJHQml0lFr+nMSh66pSHaqc1/O8EsCu4L11G2Waxt9RDYmcQVEpzIXCcZ7gXYdfP4M22cVxQy"
-    "vmIspWkDZJNXKQA3p2rmhrf4U3lC0LicNii6+h70Jt+/7Eo3CGnaC5oERo5FG3MtydHfXTb87nNbbEQiyvaPrvxJchexP"
-    "6z0dnALU3YHzQotnJyKbpWc5yHzDBIT49Xxtstvh0uHm0fi2kkqyWS1x60ZCtysxELs867RHHWZqbnFgwOQf2qP/Ky23a"
-    "3yaHjcAtKeDYUKn+NiMOVPS990f4+9+OBAPxbRKMjgjYuKXs1nCkEuPSvZUgM9lxCzlmv2TX8D6JaeFr82eg3W+su6OeT"
-    "/cNLbXtx9cDYlEW2ZSRovZSZhNWD+5xuFHjutY8+gcRVtC18raDp/FCvKvpE1JmFhR2M1yygDQSYTl1sCbe1GsgznMk1F"
-    "W3ZgBu4QNewz0QjI8Rx+nRFo6y1wVoIi8xiK/wXF8A6TVdDqJ7Cqocc1r6T+WOpol/HUy98T9a8kvyHufXSyJ576WjNLh"
-    "grUc9neETOltj7u69hUM+5EX1IUDc6hec9dg/MCd8YRcKwdyCi+geGfn2uORvBWnRE922KlySPYmMJ7drv4JsSZQjEjBT"
-    "5G/cOmoxgBZZs0NUkIMVeZXjOtKhyMwVVOfqaLTMNNp3/tppXp5jNi5fs1I+anLRXoTuAjQMcA3RYtl9o2HZr0vRHq88a"
-    "Igy1tcv7Sc2rjZspkcjdefcayoPjLZW39IF1UdU8Gyjx4NmigBgIfTCfFUYqsTkB5Lm4BDMJI8aIhcwc8cZOOiWC5qbnS"
-    "5+T3jRXadLhjQ8x/QlOey9aWjy7VuXm0+X7/FPnS19tD6WLhNYh8o9IGPiMXYfAK7a50t5jKquX1oStYPUmX9HPoO77Vx"
-    "YTO/v+fc7tiPdndrlAbcEtaSDzjC8MsaH1FD79OJki6usdXy3vsCQYIsnSpY68gLxlJhFcvMj+wqTGlUM+hiWRHpsOgRZ"
-    "Z4TdQvgbzxQi43Ja7gSVjh2hyS5yOEOcig5aC0/mc0u11ylBxKbhs7ZQNRRzS26TkbMES5cFQvVQRUA1hENPbaSBKy8EG"
-    "RLbLKaho00Ryon6ADQsDb+sLd/dzdyIUs8rcSfJ+so65MeMXWKrej4X+ntKm6BAR45BngFyMXDiYYjSrpCvfsgcVyn7UC"
-    "CXHJIl6L1L4ovdHCRzNILEP0DbsnylZNo5b4I8PxD+qZFnZiNupfOOkF75HdRezfhfh2OG51ymobJA6Svc12bPARAsXvt"
-    "2Gq4SEbCImChkBca4spxZn4sysruYFkmElSoC2W1rj3KFEdyml4ybM7mQlAMRjvoDGLp+H/9PB1+GkmibghuHaktSjVGR"
-    "n5HWpHIflqvKW9RhTyWTQhNDKP3xulgNOTnJwg08HRCf/iJ6vyNU8c1s4a5f/6yKhVyFXomouLso8FB+RKPBe0V13WGgt"
-    "rcrZQDzyzSznnswDVmmKNx0A9e80ULIKvyhnlySc8RF5rG/CrJm9tiU3wrq1oXtDlbnz+mOX7kaTouHSBxWaBMTKnsyUN"
-    "7SvoEZIF3wIFVciVMU7bu58OaBM9Hx+NeVGmG6JKqYSPKiPfkzxJtzQUTJmjh8c1n80UxAr9cOrsREaSMlg7MDHRB8ixd"
-    "yDRzrKmd56GPvht5MMeHhVPCqVqKlvUI0DPjFkYZ35JMaSg+q4sTzXbQLnxsIBfdQhvti53/aNXqteQ3qAlniU3TVlvLm"
-    "BNbtZqvOm/Xp+fRfv/cVrYH6qq19ZRsnQsudoPzQwQ1vD+7B0wj9xo3iYdvayIEvxQqUP9ctPsVPgc68nXIsh0tLCpoh9"
-    "wa0Jrcfp0Yxzawpxwmh8je2Ind0q6UcyuuUjtMrNbqvBXu3ia+KiHiYUCj9sjkZY/gLL+v60SqBcZf3rP2HI+GeB9wT2k"
-    "nQdY66qb/qJssk9l8ShPIspSrQ48ml3AcCBft0CW6Z7Dt3Oszz1vQCTwLVPjvcdQK+73Br69fvHvzbNjP+o+jB5cm2O3+"
-    "+8uj/cAjOv9axw9C583aNgsXJotgIMxoHAYL2hUZ4NUyQKZt3PzE5ZLGhwXBtr06SxeLYhHtOTBSiwtcQloTYQkDqDIiT"
-    "RQWsGkR1VjOEc6JlZyoTw9PFHXCVR8aGhDP5xJ4JiA4mC/rMFY590xURpwBV9Hc1CxvcfCBgfeTGnKqjufMznesEbsSiU"
-    "QKre1cbesoohWdfQVrWNHUeFWTBXYgn3jw1cB99SFp3hwV8xvcFDcOvluDEfO7Lkdni2Ve8tcQGZgmJMqP7Q37W1ezWLk"
-    "ni+QSTp8MeuJD2TVuBFDpfeMZxsHrfMyqswWRXb8J2QkZxvEi9esMZTRkkFtIQcXflwCqaXEj4zMCREPG3hze6lxDXOQo"
-    "96R3lIBbE82TszzV1mkXuTmfFhVzBJUezokBuoAPY7TOh2V3dwnzOZ/gYKdeo+e1fnTahPpZ0Ap19GkhikDzXQTWJ9430"
-    "xUj/Lpoyu/7g/06tvKo6673usNYTPiCvTZscjmdiwQiyTe531Qg+J2x044QfzX9QJZxYnUR8Y3y1Xkj6oChcQID9F6rfU"
-    "i+ZCUPXGGbcOxLNUgAgdBkXf4striCsC+NLiFshNI3T7C1RLYU5DD8ZNQ2YHlZE8vAlT7sQl28JQnyga2BGF5pD9gHZa8"
-    "xmg0LSLGXRMw6eBDT0FMi0wtAm9yMCNq0VT+SREPH4X7sZaIBeJ2ScFpZ4qRRQG9hUJUY6Hl1E3CK95WlXv7T7S4N4fnQ"
-    "6YNosbMTgHVVph2CYQMIVT3SvzVG+rIe4Wk2SaHJAzhWL5TkZDSECA4EVB+xQG5RyYukurBtGnswoBsP9ztARV9CM3VGq"
-    "xm+gMEUZ3H1MclbVNKawa0AVb2KqEVP4ju7LXd/32sJNeT+vq2AqzaaL/JLjudGATOqWtIgBmnifzrrtEzZGAL4i/qA8x"
-    "9BTqtsBAC3ZAEn2gAZzfesE35aR2sjRDuVKOGP3wHWpqlkU6wCIROp5NuBJZ4vIk2/STz9zRZ9GJgUErQrkyq+ermcBUa"
-    "5fTrC+EN04wkcWWB4QxmebEataX6gWJ0v4JB2Dhaacb2UvrY+a2yLygOSEYQXH4c0CCu74mquFMsOhfi7eyuO7VDcsn7X"
-    "RfLB0aBzvmHLrhInt+zUhoh1g0AjjYVxJBrzAugZC/Vut9tfzZeQW8mSlfeilSuwt9SvMEWA",
-    "dtHudQ9Msh3loThyKRFWjVQFeQMNP+GEqGwKDD34rzLpDSSq8cwDVguM53dIjEniaCIxOuwGwpsKf6EDmXvurPjt3JxNf"
-    "TkcenqborEV2BGGeHhzkH6HLWEdY2iUnZ+JYw6DViuQwHAiew4Ou0REVHhOT9Fwl6vWedT/vm2HhU6yBEfvQCzOOHwqbq"
-    "RVw2pIJEBVK/2yNgKhM0BzYnm+tPZLKm5nDu1n0Sv6bKmg9t7C+d1aLVjoJmYgHjiylTxEZYjaxhrOi0jOTa8E+u+3wCe"
-    "yoWMaFOh8hyJXN2k79xXrbvQnu9Cca9oEkODX6ewViVcqVAPIiybAHOxzCOIy1wBEYhlIzP2YQGZtUaVxNqqEktFvHng2"
-    "CtjZPK+nMuGp1E9sxpuI06FtDd6aHqTK6/Xb1sHHMUsXYMEAEWzgB4WQUMZ6IqoB/0T7uxiTyC8/AUCE0JbKhmDp2U+HC"
-    "Oam9iaCH9vvtO3U+attb7ETg6CXsRoMY2QjIyOjcHOJkggPdY5zWVyEidNWxBBHiaVhFiQhnr/GsoYwwYEWvBQKg0iLc8"
-    "hiBz/yeINaaA0RFBCGJAXqPthXeOZGIWjb+XCIhNZRTJsUwwLiKrIoVCEcW7R7+2cpAx8RKRzaZZMlVvnK+vQzqySvYVv"
-    "0Trxew9vUi2TdqCs2Gd8P1lqDkECt6bTN7pbObShk273ooVhNpumeM5fumW6LGXzGDo4jBr3YeFOfl6e3CUEYF/amaN6S"
-    "vPycLoRftFqwjO1RniJMATAyiaZbibkq0njljbdyFmsiLZfLRSrZYcRJkk/YxtlqfnUHmBPRRHSDGJ+EeZ/dKEs6y8bQk"
-    "SznQayOldRY3v8aupfLEFoDpStGLK/NXjEgGhekgNZUJdXHZMyxaUQEcFgmuVpr2BedKhf37p1TOaCXmNtySOc4eQt4OM"
-    "xsQK0Ix2CGz+fsKAjN27T4zJIS8ibpU43qtGa/AWx02JIBqD1DoSjkudZRXAtWdWNpJVWRcwOFM5d7KtyKchvzJ7IDQrA"
-    "+QuDGHrH6qE4LvrPgQ6b0W17EW9SWsDKLg3HEWrooLhfJrEX0o9S0UFhytS4RkvqSdYzMvLx6evbm7bNXJ4+e9qbZhW10"
-    "vkinRQJ0KYNWcxY3W6JgmpMY0Eouk4wni7FP6TVqrP1cLK5MS4HZUTBNx8SDtlgjiTwCN4gVjJqW1enGnp2lVcJbVvLy0"
-    "EZFiNB4UUCnyjkOEztj7DFbIDJMSC39/iS/2SixqM/sMzmyG+wJtCYXHGlELCgc/omz4EsgwLvioUHcRJ5CDqc5qFBNTz"
-    "ep599k2R5B4tYlALUV2541U/UdqQltKUv+opdzDghyB/7GekTh0ERFPU3x6sY9bY+2kdJjT62gz1h9G7aaBaD90njG/Kv"
-    "xE5/OPMAZEdyLKVPjnS4j5StnAF8b1ALCIzNuZ9UiGdHJdbn5iAJXsCGlxQq9oQEOA89yozq7xeY8LnKXn6rcvqAHE6cv"
-    "ppMGLgNGdN3pnGi0r5BEPofcb+lTiLZZH+hlgcr/Qvqn4dCHrf2t7K05FqP+dZZ+jheJBkuUMS1lGer4UcH4tICVjo8LA"
-    "xIU/6cwkynMmp/zlXlbmNvkggSPeJqsvFNtuabCeSTsf7mBZCRIhYfV4oYEEOXNd34rB+kQvHi0GsGiSjTz9nGonLkIZQ"
-    "Ef0mWqnjXFcjrmwbxIW5woDJoRuFKSaFyyNy8w9m37XSt82yLBMPQ8FEeJlwQKqAPIAleFAJDmhOK90MLqPIXX5JoLUr6"
-    "K1lQ5Kk6seW9UoSra6Xv+JAmvVQADLQ2Rw4butW0xMGfSsPODFD/i0ATGWGTC/qGUFF7qHCWA1Qv4PsHxpP6mSUN8SFWS"
-    "1vUg8IQS/hwGeXLNogJUSvfuEYdG8nOZIofuNfTXdeBlQq/7uEgncfC/gnbSycYr06gNKDMECjRX3ZwYAxZ5OQha3GFwK"
-    "diKyh3k41ig8ycZUjjR/y4HIMLbqZdUvSSCFrl53UepKGDWCuUU8Eq7Jm/4PQGFMw99g28iETOPkOTYtXVYWijUffODY5"
-    "VptSeQ6p3bVoH+OZhxJx19Ji5UiVgc2I1Fndq+KRykFxYjTUwasnaLBiIy42K0ZHFWgN8aJLbi00iPAkA8suqWy4Ryw+7"
-    "FikNb9i1uovXvL48RKWBoNhFoRyssrEWYkIX/uU0UCwRJyUYe0niUkiUgjFjbsaYYaHntJdEh0WEauBmgbDiVIBTeMI1w"
-    "rPJUpWsEWRHlPKnCRgm8WJW4vWEUs1uabd30NIT+FKemccvOaeolrUvzdbK1vnLEA+5dzVjQINNGBC2qMkZQT5nvE46iE"
-    "4hLJNO3vPfL6ckxpCzaEqklbYkTA9+k4fnubbWyNlDUjlVEsmRs1YGgfl6HgAEnJ0eakI/pLKn9eYHup7zRg4Ogv9504s"
-    "QbWuNW1mWQBLHDieU35xSdMbO68gI8v3tbaPrcJ0G7aMvl04DDtEsIdis51qSK64RU0+7HTZHXBXtG/ZC6yqFAUew6XSY"
-    "3CuGQsR3V9Z4Yt6WTv60woQNUB12s+fbrHB+W9+4RRSy9mv+sPJVWM6VHKRkM6Z1vWWV4CEgfcJycpayScPDltDIumASL"
-    "nhYC+HWuQ1/j7hGj1zixMMwdTn6Jq0clZ4NOfdLNeZnS0G17e2G1Ws6dODLHZeilOLAcx9PSAW5+qbBPKgcK0nAgd28AD"
-    "fK8lAXCMBRIbUN9O8R7Dpdp+JlE/uKzZDng/AbUd0D34bfkOUBBFwXFHPB9t/Ibx8/XHJ9pxGQW/24THpSpmRdzaFTFfX"
-    "dj0xvZXnNiOxXrc96Rot7AS0Q9NI46cZYKop9zoZ8YUASYsfM1NwMgVsNcb6PVjcflNXULCkHpNSKBA6nTycDA2oxU4Cy"
-    "NzdiFvycDnKP/p0cH6fDv0eEOxy7S8q6KHFejajH9Nb3BJai2XtpMLHd3cP1Yn8sTaGQuG47DeEfASIXs/k/T9wguzykj"
-    "PtT5PqgQX01UT1Wfrq4U8/kN52p8JbaN/Rz2HoH79+8Vw7RLKQdd0BFbvxIILmnznTKgbszOiI1YXB2mbuWNGY1kR9rVs"
-    "innrKE9u9IeMhjy63SckQgc0oBMiLPYQ/a6xR5TsDRuoZ3I+wR9N/7sR86v8iMTf5395kHSodGc0dpv3LdIpCj9yCuhyV"
-    "48pcVfE67Op5J2tQBSkHyLCcCp0Wm9ZALHqSChYwcxnhFDgbQukI0vixS0jqVnOls+Eg0j8vaxNOxTY2l6ltdknHjr5+B"
-    "rNs9YTmiTjBguLDpcRVTpfwBKVlww</script>\n<script>(()=>{document.currentScript.remove();const o"
-    "=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0)"
-    ");new Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text"
-    "().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.crea"
-    "teElement(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"repor"
-    "t\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3796] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvWtj2zbSKHw+91fQbNZLRpAsyZfElGm9Sdq0"
+    "3SZtn6TddlfVk1AkZLOmSZWkfKms//7OBQBBSU57ejZbiwRxx2BumBkEZVHUq253ES1kGThZenFZd5OovPI+n8fwLxKfD"
+    "44HzwYzf4SZcpltZDqCf33IlAz7wxPMlOZX7SyDGXwciM/lkTyREWapinndznMcHc9PTsXnUT86mQ0wT7nMZDtPEsO/Y/"
+    "H54dHh8yPKc1GmSTuPPIV/h+Lz4ckwOqQ8URzLfKO1wfx4Hj0Xnz9LZkMpMdc8zbJdeYYnOteQ8s2icle2QWyy0RzcRmX"
+    "ezhcdHh5hrvn8NHl+pPNsNzufyUjiIJ8PB4OEBlkUG4Mcxs+ioxm0OE/6pzHmKerLzdWbnc7ieCg+Pz45jk+eYabrIi8C"
+    "Z5nSQ7WIYikc9/1r5y28usJ5K/OsEM6rIq+KLKrg2xfyt+jfS+d9lFc6kym6DhBwetSi4OdFmeb1Ki6youxW8aW8lgF9V"
+    "lmxW+2vmLJ+upoVd90q/SPNL4JZUSay7ELK+rK+zlZVXBZZBnCXJPC5WxeL4LB3VMrrUfdWzq7SulvLuxpLy26U/Las6m"
+    "DQ7/9j/f9dyySNHG9Ryrksq24pk2UsExh5nRawMnnR5U8yj6W/stuaycvoJi3KoLqGXl+u17MiuV/dpFU6S7O0vg/oMZO"
+    "j66i8SPOgP5pF8dVFWSzzJLiJSk/tJX9EY1VJsCn8UXEjy3lW3HZvy2gRzEoZXXVvYcSjeQEQOjha3B0MesdOdV/V8rq7"
+    "TEU3Wiwy2eUE8V5eFNL56RvxrpgVdSHepDNZRjggWiJRwZ9uJct0ThV2oeU0gt98eQ2JcVBHs2UWlfherSeXaZLIfLpK0"
+    "mqRRfdBXuRyL71eFGUNhdYRL1WQ5gBZKazhvIiXVVcNflUs6yzNZTBc3DkALmni8Dh5t8FQ+Xu3mM8rCWNb3K1ny7oucl"
+    "HJTMa1SPPFsl7RwFUTo1aDj84qgwjW2GoY0YX+2C2jJF1WAUzoSIFO0BsC1Di9E4Sd6zTvXkoEzWBI79Fd9zZN6ksGHu7"
+    "oKl6WFfRnUQBUy1KlBpe4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
+    "foTboz/6A3Ik8i44HOmlnWfybhTBXsy7KQBSFeAayXJ0AVDIM2JmCfeWA/PhDeBBxFEWe8f9m1un6xxhiu//ybrA1oUxX"
+    "+9envXlgFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx5dFJfPVXxrwkQYBXvId+x"
+    "ex8idgqZtJIF80cbplB7qar/T+DnhvjaivJlFmWbqo0mp0ewmdosFJ6D7iAhsCn9vVKlBUMN/qKg88j25WONpg0F5tHCk"
+    "uWINz7oJoWRcjxnJAxlR7WI09G1Slo3e/Bc2jXTPfAM4hrd2OsakK1cbhlx5scbnaBmrrIxGFyyiBies7iGVa+GV9HaX5"
+    "qpm150ctSKKR6q71HZwIB3OsK9i10PeV/jagVUSY0586OgtXRiSHc2mAoJSd4K2K9mAZ0qYiq1h/ZNXaX18OW9uBcBFhT"
+    "YWcBr3D3VuhGSnsGiy2vjy0q7InY4PqRPn9LU7wupcXtdyxzHbVp23seEQg38N8ojdPL5aA05wEn6O4pqfP63SBv9XyGu"
+    "q5F73ropSidyXvK9GriyKrHKAMiPm3sWUPeQsexTy6TrN79RWT/VEzut7pEHfINeDT6EJuo1LNV+0gwGopaP8ebiwhFvM"
+    "beCa40BNAMzLQ2OmRCf1cXi/q+5XOPby5JDh0+tYMHh7Z2Jb2DFB8TKPdRShLIyu16RH2k6i6lJ+idM8BO+2gP8C59LC3"
+    "Dm0XTbMPN2t8hGh3T4Bqz4EJAhpnwe2QO7wNOfYSIZwAO3ILzNcqSytIr+8zqbBNA2GDXmtC+iN7PwyOtzfE0bGpF7jdV"
+    "Zu6q83g9J5b23XnYvMc2qB+eNzClht7RTfZm0XJLnpPwGNlK5Kd2YhN99vVbeDajZoi3hC3PP6Tfp8BBaBdlvZawWRpIG"
+    "pQ9M621b5t00r8w2MmckR0EifRObRRybrZ9OnNyiahDYQPGUeYjMnKIKIWrtuxtsPjRwi/VZtTXUdZZjo/y4r4ygY8Wvm"
+    "NWvo7YPWxhSZM9udzM+Cde7IDPaw1NoQp2iLJW8yHyW3N02N9i6MyafqGsu8I/4AIdA0pQHZhmMvrvApKuZBR7SH2IV5G"
+    "QIPI08GPN8QeCORzfTGYl8DQaVaBG1jt4O9A6N9EOCc2a31Ks7E1MqzOuZQRFHucM5tFwEsDGDTMaKugM1tto4QdTEavq"
+    "qHfDUdcSpiR9Ea2uSIL1KyVI3zm9P+Ms1UjB1Qy2mT0LGYlzWE7IhwgdjNsC/MH3EkntbYOZNku3cWCfceefl1WXjdjjG"
+    "aA0pa1HBGK6yv2XzHg/ZESXLryBpB7xahXD4Vln10UUDfUWwC1XlnCVotibFFTWO5MXsg8cXpZep3Wqz9vaWNerRr+tOl"
+    "1DWhT6PyPCAWYR3GdJqeS2DbzG3S67l0uWyyFpVEprrL40us9P3R6/efHqjeQ3feF+nT0HD6dtj7BfF5GdXxp18nbkwQJ"
+    "aBI48QucAlgkb3B4nMgLYSNsgAOAOFGXQBEWUQm58N2B/efrCXuUwDZ01cwt0MwdSIl2w65dacqlLGVQ9Qy5vWdYSO0of"
+    "mkvKCz6undRyvttlKJpka68Ny9li+XfvYu42GP7tI03FJeqWkDxDDpfe0EWwVzFl2mW+FpwsgnZ3xbhVOs94Hw1Ju8pks"
+    "BI/9P80qHBe4oEWQwXT66tA/tr8kiLVJFw8UiLyNRs8SAGO578Cd/biy+j8q8QzSPuCQli0CZwhrQAh87AGfRtfPxct9g"
+    "iJ1iiY5WDUs4zU5ezEPzbi+7SavXJ2X5+3JRaNcwNF19kRf04uaJxAUQx1VwYknLIE/xpJYgG+6Yhva8G20CtmfIWrVjb"
+    "Y2x1EnWf6fweeABA+nkdEGx2Z7K+lTJfs+z1ySV6TF3S1tH0HUWjW8KcAlaiBMh16M89HNHCNJvmxPBhw+0cbT2HoQgju"
+    "94uDX9HqWCelnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy/gSVo8IC6Cd7v1IaRLjsqgAv6Xl+v"
+    "MMiHpF+gsFP8/6N5c72AqGJmziEZUD16SUs7dpfZk2aqjuPS8G53FUx3cqDdckov/5Fh4+gkyszWuUeI1Qt0GfuDEEfap"
+    "BpZfA2LeQpNkAvHDMSZCeSVfQu90lOqlvF61veIiCWtPU0prO0zuZGHXpkeKfFDPVSDTENZ8YdSgsMulDlTp0J5f1Vw8E"
+    "HtFlM8L6hC77qNFlb+hFRlt6s0Ef/nze7/cPafjAULdB9zFtBmlysr8ibpCWA2QJApG+kr4NWtUqIf5NVp9sz5KCLIUIL"
+    "T2AMfDzO7jfhpHW7P0ODj0Gwg3LABmJtfCOQf5Z966jxQ6RQR8NkGIN85Ast93wZhuNMoIECib7jyyxgoiNPbSp/FOII5"
+    "HzaJnVpi9ba7ipI/h/4GKwiV4xnz8qB+5S3EEZUoBvIHruXHv/njwiv4F4X/+lNon/1zOx+1TKKLBIVlNp23XAVmlU9gT"
+    "EarosvHzY/8QiPnrmtAlS1NankXQd4QAanVEWLSoZ6AeLwKzrS1EnluaLVV7PNpSIiMZ2TXR9+SfHRoP",
+    "RY6uwoaVr4A0q1RTcIoTNocUGVd84xLB7rQ//7AZ02ub2evaIKsB0JojmqLrUHJH763Bweuy2GAGt9kNNUX2PVUNxPrCD"
+    "jVeHUQU0CFudfqLOgWsqGLSLJ/KvlD9slUeFq4MLvLFKRq5/bHk2kcCfHldwU7TzNhoEoI1b9R31dyjR1jUqmJ26XH2iK"
+    "SQZTU59Yrp7COtevtpC+73aOuc5HNpa2j9Bb8s8jYsE0FCapEGKRg017EQg58tqB29AivJd/ARQ03JDJ9CW2jk3MOa+aB"
+    "59tDFgSd+hgTgHmrpjfb6De8RRcEAGD3RW0uzrwwbK13XSS/McutfmABStdYbMkLX3AvJTyOZeXABesU+8iRk2QsXQZix"
+    "QD76ll10nso7SrC2S0imlOuXZPCnXxhfNsjkAj4s7f0Wn1o1UscFhbrA3fBAKJRw8NiYpic87Ga+ccvFZBEvNiFGfAvP3"
+    "5499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/tPhLX+1iTp1"
+    "WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPN"
+    "bsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYXzJ16CGz+ZcF7rYWfLgpch+3D8m25ClsC1V7Figc/V8gyl38mKqyk6X"
+    "BTM4LOq43NKt/GLmW3QajKngY7D4ZVLVtGjM0A7LQkz5r38Uj7NLY2qYT/xfEQZvzwAIh4wViiWYBjo432e7PZxIhrw3l"
+    "zdnq5mfmejekTJI6lKRkTksa0VNPxVBJ2I+cCH/yaGb7pFhL0FtnxevPoePV0iho2pBpvi4eFdZ08SiLSqPvJGWtraokF"
+    "ENSlCmg0eFGESsD7rsOqyMUplL7TBncqIxtomS0lKybWP+fM2V94aRJ6OIoblJ56zpxFlVV6JKBhnt+hrKUSsL1hJQDSI"
+    "K/qvT5Z616uOmNWpTQcH52OTz/+RKofXwZ5RcyOTuAhP/bFhJ5k8YSmkiiOuoC4g3dL1QS5IQK1RtV/tnZQteNthzu+Y9"
+    "FHWVO6KA23ek4JW6XRKJKvJTCmQEDFl1Aen0pnaQEsaTc//z5cPBsVDEfclcLJ507V4ACcsi2zAF+ANhqmfQ++6l5cdLK"
+    "ucWBkjqzci6LLBk5aY3pMwnAAstAYOIgbXBuo6rdE2g/yrkTNBinilBhUznLClo6O1jAwB6Zts8em7drCW3d29P2llN41"
+    "vjFoe1ap9dy9/S9gSmBWaplJRwZxZe6f9hGDeQTZqWKo0z2nB+h81iPg3pY7HqtEhAj6UkNPoNZkJlTlM4izaG6P4riGq"
+    "pOSliFBRpsOlFZwnSRwuoaOkfVMPIRMInVZXFbOVGW4YzVzmW0WMj8b0+R7p49ST/qNJ4m/eoUcxhpsXgMzr5BXlTlgDF"
+    "ItezQ+7RELgM+Aoqses6LZnwwYAFAFeWJAxP0bDgc0XyYcX62Nc6R8yViPSry/jKd1x1+v42yKwDx4pp74ABKpQfhfFnF"
+    "TiajG0kLcv03JwpY9it7kn7Ad54g2t+XMktopTDjIxsxugI+E5Y/dzIDVDCwBEQB5EChy6wGcCKnSu9qCWj6Emcdq70EO"
+    "ggi2d/sPeFPu/uviZEBYWVxqUZhpezu/gsHuDUEa9i6QFol/mLPeBhEemFHjNSy884njACPiA1g5V9dFsBrO9FnWBOuEG"
+    "AkzJg78yUsNBHskQ3/uKpCrThtFMjb2gR/cz4YSu0Jec8pPBfvPwHmX+NC66EhGoNeFHFEKJBWjsAPwRMyQRHCu0kAH+N"
+    "sWeG6E8akuftM7RZmYmEqAMXc6WxJIamCnvOFzOoIq7PAhrhZnLxMVlgXziuzZL3P3hclHiTDFMoFVm7tS16mrT35N5FH"
+    "dNGawx/xXSENeNw9f7RbGrhBRDFHzMb8UjOtQEfzv4/XgM3aWF9KUMuLz4/1jmkR0J9iWQKa16sLeJkIBSIkRY97DtGG3"
+    "bCAVFB+tgkGI6IZJOtjOuxtg+DU8goCnXh5vWQlIaEE6hAwVRf/b+tFPGhrVl5yCk/LG2ygqh3Otnt+fsBDXadazqAhwg"
+    "GcmzqdS5qgJMGtnf5dVAWout3HN5gACDGPeWGAt9OYd9en3f3+mwwEiFSAtFvdeavTiLfTbxpNL8oCUCgQMMLZQHVSnFE"
+    "6i/xbrF9Vg5R73YZklUTtM3dCC4asHGf/Wy0pTq7V1AudRm3pt79VPXIy7XmkBJ5EfGS4LxYwYY46oNYb7e/NXB4tgEy0"
+    "B/TeJDIAvbqU8RVpqLh9U+iTTT6OEC9h+pM2TlRJNFD18vfWZwb4urU4lMArg48Aciky1eir85dbYEPe85cGF3/z5avAG"
+    "Tjfpi8RIw36wyPnZc/5mnAfI0CHpTXE2gTlpBtBtNRzviuQfblA3pg6s4guiNX/bC7rGCRQRm65yqWYMsIUqh//xwV2H6"
+    "E4jWt35Hl+eL6aL3OehSr3pI8KB9RMhzNPslFa5YsqfOvVvesiWQI19EVOr6gP8UUBGWvSR/kiCtPw/K2X9vgkKvF7mcw"
+    "v6suxnRZMZvCG9MOfipJqmsOOhnpRheZBDZGX8nMWnv9We5mYedXkHgpxB/ypL67hjY+bfPjfKJ17e7lqzC9lvSxzJweO"
+    "ZwRz6PGAUsQguZ+SUiRcSC81zVYZbAKvL4bHJz5KwvVbbrucZNOHh8nU75WIeSvp+SOufHUtozy4hq4TkfVFvKzpFX59g"
+    "RMT5ALnBBILPYvn/XERYK+EmsigElGNfG6Q97CBexw8jjOqPyCX+4Er3wtDLOWv1zyS+zrM5a3zM+SAjo7M8t1JXD41+v"
+    "u6dxlVkPDwAI949ioFra8v4P0C3/21Kfobfq5FpVc/D+v7hYQJk715msmQ8CSAlDvmhMB1YeGbPKqeJt/+fpMKYHFhoMe"
+    "HJT/4tdO/m/S7p1F3Pu08OejBKGsv98euC9OWhvnDg9u/cztVry7eU33e4ASmNSwfHqKHhxyWA5gXWLLNioTrmhUC9jYo"
+    "xkXn42cfO1mQ0i92Y7ZMs+RDmgAUw+oHF17x8JAChAM8BlIs0vgqWF2leRK4tGyuuImypcm3FtRyAD3Zi8YX0OmOdw0bB"
+    "UEb+h+4HX6GCfKDqON2doxjEQE6hAqzZhy9p5Nffz2Y0gBgxVwPGRrSCPiuXvZFFcrwXDaFvODXpPPQmgKf50D8W4YTF7"
+    "kdV7BgJVzDOblTkefhioEygCr3EHB6ZXQLLZvHHkOmYLY2QESxNxDIkGKRt5yrR1CKsgfsDr3Zz/s0mX8h37qB3euKAVD"
+    "kGgQLAnIAcAAfLxUZdOBf77//rscAls7vvQmkThGe8LOIIUNBgB5RdgEb78K8wdD6fif2NxGCVOMcIxra6mkAe191JwNE"
+    "lU4k7PepXUmMlWR+CZuWaanIvRjRU6wwA8Bj860v3gLy6ZFROKRyju4fgOHi8NwqI/q+v1ZwjNyPGuAK0ZzusUZz8Yh7M"
+    "g83x6t2glNA85mspf4k5muBp4+evzIDobmEoRR+dt7f358DGIh/wX8JIgaa90WECDD1J32Y84+fffZRrGgDffRIIeU8We"
+    "HkrP2Pa9hMYkJ4LhP4MwXM1aCa+0qjGjXA5QL2He7Wmndk1cMftc+qHv3ClnDVvoEU/H14UPkSuagvAwmIiZ46g6DPuxg"
+    "ywg+gC+zJ7P5baEFD1FWaVLC2AvZXMJn0YV36U6F+pwLFpApqoR2DD+zRC73p670IqA53hLfKC8",
+    "w7gUFRM9BLnhXcbu4aCBwg4WACO4f+P137Dcj/q4F4WB2AdyQm0Etaxco3qzf2cp6E/f2CH5Ag6CRPpYWLSj+iZbQfeEU"
+    "IveIGhK4at0cFX4XsUc97i2V16RVYoFkhWnzVMyAdOBsP4eDsDBJ6ADBfRvGl5xUiQt6hUMQJOiKR4EyiabjXh/ZgaifV"
+    "FF47oYH5guDaaomgq9ZbrEIysYn99DQAL7LI0nqMs6Y6D5AIneT5rtZ+0CSrVXpZh1Q/9FO38F2NXA2gJ0jWVVdjIhaVA"
+    "j9FCjgXw5xkmBMV2oNfyGCvvw7kWlxUun5J7EoVnr/E+QWeBKkk8FsevOUwuYA8q54qDZQDCFwxybuDKSrcYQYr/LVAI8"
+    "q3sSFgZsJQzOwUavtbqKhEVFQwV0YQlYY0v6XCPjbayjDvReWVxA1BM34a4swCFsCuAJYY8SeFqx8ePJ3ho9n5uE4OkRE"
+    "gUohWJGWAzV/2kPYw+yIMii3bfE1Q9poX6CVtN36b0nTeQ50pJ1edsBpfeyoTIOY+fNHbUkHYorj1MIssy6JUrJMY+goW"
+    "IkCPyJCNIgu7WYBkD4sRmuLaXMZn0c4hRRtDIiQQ7RxKA/VlvslsabxUIP9sCM5kSis2Svf3gblFbi6FxQ/T3nLhZ7xzI"
+    "QFXOg7TcU54I7W3gbXgc6JTDR/r54QL5kB4cCJiMWdsylMwt1HwL96cufU2c4R8gWaO5gQr67Vv9lS8BrINyIO4B4JJvS"
+    "NghCnNpWZrN0ly5NP6FF5KE8+ZiZAoaqIIXhkiw13j4UvPMDdITSNh2vBHkYLg/f2yRdgeWfpcabX1spd2wwqUZsSIeXo"
+    "iYGr0PPwXmWprH2c79rGXiOUOXgZSpyhAaVBgwQg5EuS5fOSK1ZcsTMJzxXon+NXizumdoTAODU/VmuME5/itN1O1kzbI"
+    "B/LwgdZY93MZFl7mAZOcGOwREcQshRcRpC19Fo0gP8w8ZAUI32yEm1BKBsAxVIOuEZikGbygGQF0oFlB3zA0OFXiStw0C"
+    "Px9aJiSJfQtZBAawwoGiVpDk+h6yxxm4wKqdIHbThRlcTCX7zIwm8z4R4M2FGq4/gSYF95krxpCdgWEzJrSnwlsaVYKWl"
+    "6eGtXnmVQF09yz2L+ftejY98UrX3yQIdAOkMNm8IW322qN39BjC+n8q244k8LA73soQaj6g9SEZfxBBt/PfpNx3YuqKr3"
+    "IvQ+woWmcs0rXioga4HrW2lGwdJLqhC+vRNwjnnMpEph6DfqbEFT6c++TQAiskLXSibXA4h5eEWkSfm+BBDDFF9Y7ce3d"
+    "dmmif6WW9S0OFncQ9Cb1veV5/+HB8Mmw6Zk5Q2hijBP3mP+12NJ4x1bVAEziDG7OyRa+4VnUyfT3g/mocT9sZrMXATX9V"
+    "6s/tlBf0UgbGhjSDWCAfb2X6RXf38+Y5YOGauDKDlAifHIApLjZJ1r4APlZcTG8T9TbGrdRRvi+48VYIT4CblY1j2NAkS"
+    "jNiiXVOWcOAfIiT+7rTadohSqk2CbdIIGg6TTvNYDIVEOkuApJvdNQWJgyBkIjOplJE5jT0o5wgkVxfaB7CM1LmO0r6Ha"
+    "Lg0gbDsKa/BuYfGD/h1M/mtxMG5YW37pAZq7gFzZJ0dASBUCiSYLM/SkCXjQZwq//12gNjkiRGgs3RCRk9XnzidaHIX0w"
+    "tOiX2kjyUa6F9TJnQT3LlSQe55aofVXZWj6pBnA2HE+mwRP4RkCbh+c5cZuo+0PK8x625WSqsX2v1zP53np5C81TeoHCu"
+    "AI8v2ELFHrCo0fvl9rXVZgd10ZfRQ4zvJqB3CaI+QeRDs3IzgdabSaV2izPJ/kUKa8RFoycEokSyMcvNWRAmUVY4x0Epa"
+    "gn5RTlpbXh2GnkLBwpPcXAlo0M79ZAT86KBCrjY9lbEM9Q/hlMJ/UUhKbbqFIpfZWCwwiRBcvmAJa0wBHsCCrcpQJ+QC+"
+    "QNwaIxfIMuJCQFMtZDQma/8X6pMyxPpTV4BXlW80+IunKQ9kaUncwys/7o7zbbZCdBtJ8KpBXXi6A4EMHOvCM/YiwU/gC"
+    "P/CCA8A3/IVX6iO+0wMkUB8xgR6wAPTwAQvAr+ByyI9F1Fcthq6VEB/2rT3TuwvtvdqabdKIeLmqzvfRoCbNl3KkKzJ7R"
+    "yXg9OEvk/QC5uxuxPPVQ9NxDS9lj2Ob0Q8IPxGC7FmJf8fdQTBooe6INMtUiR9BbwtRdEIuahGYpKVcV8ycVUu1Na4KFg"
+    "GERa/Sw0OiRhthf79S4wvDQTNoo7tlFQIJlQ8Pq0e1KhhPaw6iFJEt+GUTqqC/HrHGmGpAmpMbvUNl9A55o3eojN6BQRp"
+    "QLf2qOcZxsCRToArDEnlHfsGgVsAc50w+qTBCVd7j/mACbouKtoVSi00AA9U9YtIqz5+qxUPqjdsXG+9yH1BdTPV2K/7V"
+    "mLOW4bAvYBsePW9w4zJv40bsyNiT1L6k9g84EWarCs2+rX0xAaiehh8o3N540js86fQGR08r0RscPq2mwaR3etilZ0gZQ"
+    "opCVR/Zh/3JCnv5Gm0WvUN/7TxZFRvv9Xl/fNgPhsfHqGIzHb7MWYMC8CJ7s6I5/YCR1KwqqFFeVKkfemgmO9LaEOBvEC"
+    "oUVnh62FHv6Fr8CgDxRe3BpvrH8dNef/C82+sfnmx221Mj7h2dBL3nR36nws7qxP7pcYBe+5h2WUNrxA/4Tw9P+ge3sjW"
+    "QxcbM18UCZvhb5GAM9wyppTR6Plg7/2ktOwM8j4LFQduWA69WW3bgj3BC7mQVvijL6L6HpkveikcawM4UqMCbGGkS1W+8"
+    "zcaAogMLeZajEoB0USw8f6R7mIYld6NbK7yShcCU3sHrnf80ByaNMcjTfKRWBjoySaeM6EpfXOcArFKUIhMpDELEwAp3B"
+    "uchjGljO8+hKsJPcxBOvkHDVW8Zni9V9WcD5N/mZ/0x5wpUZn2kNScYKLhd2DPAfc/Pw34j5nlcYDKfNr2/CrNO3C1p/8"
+    "AIsOkse4+GzyEDkOCkd0CrUSCEnuNKNIzKVXeJ3EstuwPksdsqKjUbfqk2Lev2U2g+g+ZHWl0jexztTyajvQjQ4LIG3Iz"
+    "qQY80acWV1D1K8ytR0anLzwgD4VDoHNRBQN56ZAA08NZaOAahpuuRmtjuUAxoBId+q3KbGbg2MoNAdehK6yVqYD+WebK/"
+    "v6eeSHlTIUReZMUsyl5ki8soLMe94XEwENKaX9jPyF2oNOo/Vt50r+tF54fAusD09o7VFIumwZIUsfZ6sTXyRoUdKHdk1"
+    "zrA0R762PBGF0+gh9H58Gh//xr5WZ7uV9JTBCXqPof91zmiOg+GmxUMFLZdGlWsBJpVw3ruScBL+/tLVMguF6iONfP6n6"
+    "3TSL2DqMfzrACIqg7wABkFbVEwvujddeoDhQiecgqupWYKc9pBXhSeA0CchUiLzuCpwyvu80GB6u4LiSoeg9+lf4YH9eP"
+    "/sABPtuB4lBp8fLK6Q52PA6hw8yOgt2ZIN1Vb0/1vOQEGWkbVspRTwl+E2oycUAD7JnAT0OF/du/5owbFW4CGhKlGwjRS"
+    "e3xSiReoKYYP/lRMXDZZc0VNnNf+YExficFEyx02o3IxJ1NbV3gl4EC34wYlYBX31+VwOBi6KAF2oKiZktLHY3iuFcj5I"
+    "R1OUAdcqzH3osglFAZ2x+XsiGKtSqxiae7g6JwkLdl6onJ5KLQ8wN7LrJKOGWbHi/C82BUOSGIpyL8SpFErP4yIrb9cca"
+    "FTD3JdmSD4QEmPQLDmd7s7UPhWmY2hMWRuV9MAl56EbL6/XzPq1QKhPbC0xix6PPDI5YhbtnIyi",
+    "+/uHNpvNniporgGGrxrZrUBBxjAsmoGGTFPMOoIacdd4f5693LguJ07u1Z6rH4vkVJTZb5aZMXz1YYNZD7Bqp8+uDrrFC"
+    "UqA/tvzXYmENZoPazFTyDf7dWaOSH7ioaHZTTNU800tkCG5U4l3fkHXrMOSPCfqr0P+0Ztt9HPiLLe4cGTUB994eVMrro"
+    "DPKdiJAY4fn//W+nBfuaktXAykC0z5Ly49XXgfARcgRJriQLCbwVwJK7j+r56FPjcjPpW7XjqY1gbnsviLCJIjkYRyArA"
+    "oQGXnFdob+1FzSwgskJ8Ob703JkrVnVaZzKIVBf51w++8PiJWJrV/+CYI4RwdqPqkQO0t1qUFCzhPbnT4RGWv96oEI15j"
+    "NR7MtZcxEB0j/AofPTSk3xeBIxEpeVl6OJe0SPjW8Bd0PmHB+xygSoMmi3IAL3PUlfodMIq/eGJG+SQ3yeqQ4dN7NNh+n"
+    "AGlBxgAsGkmdf/bpwZbmDOUQ2gU5fptefDxL8pbmX5KqJaJBNJmEytz7CL6uHQ2iJhKo2MCiwSqcfQgqRUok677mb4uGV"
+    "I/z6yz3agMSUL9TcP7Oqx3Qs0OOCjHuyEPwapP0kATQbSYiQQa3r6C8qa3FWbdUJEOnaVySQj9goQikKIwIeg80cPfU9e"
+    "sXtZiP3gJkjmgY3wrWenCJespVwf9gESPRDWBTwATiwOWGAjMSVafww+oqcWju3J6rf2HGvtA2QlhaWDcDB4BdUABj7q+"
+    "2t6/+IjKo9bi36ft40GQEQIQ5f8HL5A3AydJy62Pw2Qv6hYx9hk+mmBWdDSAP5wVvPUI2+w7wE1+R2vKfJGzmuXhf1p05"
+    "GLvA19anWBghvLmWaFVxT5olijegCWkszCmnMB1LI0PD3BHYIZbnd/FAGTjuiVd2DkG4UW5Kt46ZUOea3ZG62kw83Jmuf"
+    "/2viI0AL0XOElsYeSIWpmiWKQj65PzCM9hnvqq1iQ3AZPdmWzfHMTaqyuODr9qujquEnh0ylE8KgAIP0NULO6zL6V9w8P"
+    "NdCuOlKPUVbDk0904+B/aVWMrVijuKrG9zkds3NTAf2gqoHoTiH2+op1gFpyXF7ydnB9wPgeTQqw25S1wqzApNt5+y7wh"
+    "VSoiqMFgL9Fv2ggVMMGDvIFkBIk5g3zoKpVh/YYtJ+Q8Rfs69g6ibgiSRjRRR3uDQzdsNWkBrVfyPolbtE0v3iVoVc8Mf"
+    "iaJ5jkvZhSf+minnpeC53wny7qFxbTteYeAENzlUhkohk7SPYFkAq0ZVksAAzJAxQNyTDOQhbNZObCXNNDx205HTWuQso"
+    "NBb2QP+lk4grlxZ6gSQ4OFRWcKu3H+wXyHO51sayku9ZZ0eA5sGel5l1P0gNuAoSSkZkqctztsZtXWIxdVYtLpoxjYhRU"
+    "IVEwNSUmogB8jsZGgOVNy2RXSyZx6ouAWY2vWp1p9ULY4iwSwRHDJjQFQLgHtUSw9wiUEK/CJOp5oI0GXZplyzKopG08c"
+    "1HbGpNEq0csc9a+YQ6fSG8ycV+rorCIiPpdUSEy4XN/dGVBpgD55h+YmbMzsa4P1XaYHblTrUNc0f0WquR74nJdOodRJZ"
+    "HbFSvyyNC5yGFyIxvp5jbyvccXyFfxb5PvwNvYcYYHxGKvlCDj4iGCTKigIomV0ikyElrVQKiosanQx2Kunl/sWFHWAY/"
+    "JnvibDeQ3sQS42X1IJ6F4IuPu7xujHZZRWyIewoRi1FGNixazlEEZXjYGAC2TRJGG0fgPrxQZWgxm2mIwMHXxJrjfYRrR"
+    "nI6ouSDe3X3M7UyxDcbxTKD7lUzJNsbIaAGgtMS5KOWtcABGJezpMsqvemj9qlsozUHK+OPP2pGHPK2UoxIOkDRDjfenI"
+    "JceRKERmb4718U13SdTF4Dz2N7wzkv9dQ/4jUcrxRtH0FcIklR2ZkvwKE3PDx9EQz3WHPJ66AlCuot9IObklD1SuXZo59"
+    "65RYemnb1la3z011kuEA2SY65xw9WjjtSQYc4ESKM5dgJF6oGev4/vCZzIe6CKrheZrFBfjNnGIHVgezRzKM1xst9xcbH"
+    "IYwdeEcetA+WU1niFaeGy+tjxim3pcfxRaP8pcpGKnLYQqadypwBZGAESV8iFsQFbTLUj7O3vp+d8BmRmmTQpabfQrKSq"
+    "PGWucuxaqwrDIdPmtXMJeNjRRmiwgmr+irJV77ce814KDIUy7IaacRbwCzpOYL5rj0sbvweX4l6zU5gugB6Duql4WW+2B"
+    "ElWC3GxzMghw5lJ2Em3xE9/9IWtykatb1PL93l2D535Q66dksgjrjryEAHsSPbudCzvTq2j0E6hWHnVCKcN1rrbYWG9ws"
+    "UIKoF9qYKafoMakZOCgSB/eOiLNus25/AQZN+LxD+oxra3q6MVJ8ohH1bL9oVdjwqt0yIT2sbe6DEEqrhqRl57y4eHJcE"
+    "47tE1kOoEvlJNi5wMWRW9D6/UK7l7wC4uMnoE/qbFwbg/YIwM9AxuKXtQFiYhiYpSBBe3EbAgbUGH2C7adsBbkt64iJrx"
+    "kSMkIB9FQYCIT0h7xUICxLwExA10G5iKtYC8KpIPkKoXsNAOBSOjfcoObc6wjw2g5wNkpqt7sFpghwK3klEZw2iICDNxQ"
+    "FLFie0RcipV63YK5tg2ZGOqm3oK4nUhMj5ZQ9OMGBh1lCWW4fkX3hKWB6ltXfy0WOjCHUzVqgKfdRC8mOFSJB5ZHM3Df7"
+    "O9gLcUVz5VtauezUo0Or5S9TT6VHhXjZDVsck6fXjwmnJ9aBnAgPIJk4wMf7HBxteNxQD3MJ5cTfEQ9EVdl+lsWSNDb10"
+    "o5Arl0LFEdo4ZLxznZjWr5V+p5IoqUd3z0WZFB0gJ96xRXk3hC2lswibH+OOP7BaJfjmAEdEZFvDHvyVkXytsP7vnE0Xe"
+    "YIZBREEcZW1YZpAKC1FsijEtYBBRS2FQ7ODAzvtjYI4KIX1ECtpZTSGCnht8/E51rVkv1cXeR7FjjyiGBRZbLFS848Zin"
+    "S8+YyTCZdHy3N5hG9YkYgVLTlyE2rGCfzmwEr1hjCoOzuIi8x77OxLnsB8VctD4RVfEUQAMDoIpEykavN+CPFXcotj+JU"
+    "p9b5Dk5LL0lHaeBuIS0Jthajgilx/KgAwiPXi+vRNuN7jRq8qbyCkf/VZtlzgjTeYhUYMKvRK0i84NCF9pjKaYFTAvbMC"
+    "D9pCIjonq+nTqpJnIlx5Kk2pCfdbk9tXpyaVURknBRGNy4TbGXconybxYtlvulK3vJ8q//K8WE5Y11RSNn6AGcp63/Z6M"
+    "KxRmb2xDp2w2hW1yiIJPNapbYhvhqWDWDcrqEDI7G9ywC4RyaHYLpdgX20hCrmmhVnwJtLEWb6sQO6w8IsQboNuAMZUip"
+    "bgNlIcL/a7Fazy60q55sHj58noGci6AD+mU5Fn4HaX03r745cP7F6+//PDNdz9++dWX7+DbPwaw3P2xDL6LvhO/b1RkXA"
+    "BZwWkg8Em1w7JFoFKIMD5aZHAaH9RTIpvZTPKaFMalmHkRaX7Q+9bvLdJkainYEZb/RVBaKYMvVR4VypIsuBRU/kupLM2"
+    "hPmYUfMKsehiH3u8gNylvRDJibFzq/td2xAOqhTkbh8EkRHOSSTTFDr1uPFCBWbfe0GTndxB6EB/DCz2qqfJ1R0fsnRn7"
+    "qOZCU5sYRF/ldkTtVdpXaa25jqUy64n90ZL7VFEdaNdsEsiYtqlqmaNMm6CrEwFPMF8jcWlceiJhipLdrd/69oF1zZtZV"
+    "K3q6AcmmIaKNsJbdnfGXAINziPNVhtH4k2PlLd0/E4CbeEhUGTK5jNr27Bn2oa9qVL58m6Vm3np",
+    "5L5ZbzTjtGqC3qvJKvW8p2u0Iq79jdZSY2zUfJnEYj4lvwqqA4CxRCPKTM+QX03iqfKzyHq0AuOPnvroEMhxiIqcPU6oB"
+    "yz5RGuSXUF+uMbrJxIfxNwdJTGjIPEM/dMjVQPeztouvGmAqUjiv6RY4a4KpOLqKzRFVVj8X4DF6eOksRS3mP81gAciiL"
+    "3fvcbVF6BlD3aG8oclK1jvdzZI0HvNHJWQb6wvvjOWAUDhPiAqwYNGclBuillOzlvOM636RRG2+kNpEbl9icanLkJzs/G"
+    "kEPlUn/u8BB4AJecG7XQ86JA1lk3v3uLh4W1lK9jrbQHrdzxJVebXEb0B1UGZAYYxo9NkhFIsYpQzJP6Qc834d7KYAvJN"
+    "hxpELNyxQsh1j2JF7Bn8znqfEjK+rfb3oz3tGvFkVa6dCQLK9GNQBoXyeHh4oDq5c+644CbQ9WEctZwiPmJRDDgAHCQe7"
+    "jxZSSOhQW+og0HZ5FDQ8zZvfONI+FYOcmbZLshuEJmn2vKvF2iSqfnTY3OAqE469eL8uhwOTvuO+whYr9boF0gdy5saQF"
+    "4ziB7NsO2zW+cMXpR/iPJoE7MylfOg6Hg6sMD58dg0rQ8wkUxor0CTD6hsTiwxfwD5GUYXZZCBWCvqjfqG3KEvXtBOYju"
+    "1tKJfD8MvKOccRolj9c6vgfVdOe+IH5qt1MDLC9xSgZxcykk9naB/6/tHWtOolOM6/EImMO0vbDElvqcKKNzAw8NKHWtx"
+    "uAPGDLLdEQUr73lz/4LlzvtBuwM/8LGuL54w4MBubZd+m3vfYwXwIXjbZP9gZfdYhQsTXsvroFYrWBmHXuO+ORDsrrft+"
+    "0taq6BvO3G9sKy81M6eoBwQTUOaU9jN0eRwCtL/zNM2piCxT1LLSwTZqXS3e8hrf9SsFqDLDNYI2AmsyywvO5Ib/kW5RY"
+    "n3DYV9BYwVk+eHhw8558DDD2YIXvnilUXZc3HTEOqfxUxiPa+4nUk+nczktBP+DHAZTQYoUOtP/Sm8h/ptQG8wMsw33Mg"
+    "3bOUbqnyvtF245bD5npw0N92LnuCRXo2nL0ZB9D9oppOAlIHnJldhbaOvxpEsSMQNGl8rFHLIKORVeP5q/Nq7mrya+gF1"
+    "5X0IJXhfojHadzU7oxE+LvzRe1iJGzO+pXEJiUGu1x0ZYEeSHkEZrEbS9jylHimHX6it3jOgzMes7EOn84Do6tur8kr8j"
+    "IuSTX6edsNXa220PA+tLbG//z1aFbJb6xz71pYcxKdfJ6+9ecvlBoEU01q+NECsFFCib0umfVtiYLPw3wS/UEmEgTF+x/"
+    "mdWnTx/V8yfPe1yTndue1pE3Z8azsaVsabpOWOsmkQ3iI3bJxdIduuRWJYjiEZndO2+N+Cf5GVPzT2SCPNI5ZT7VyBWsc"
+    "xVRcQ+6AJUKk+HwI3TDMXql8Wd7SNK70A14gKpk6kNkg2nczRCaXUu0O5TwiQbNa+8TqtKfwHSjxKAhN1Y1TZ7LV62pXN"
+    "PkT0JHWuxl5dYU9S7nK93H8cPnkZaMgFxDgQwykTrjo8L9mK4LxvIcjvP+HP/AS1EaIm19ai9lhwXbHDwYzst8gkn8RYk"
+    "1zrZOPRs8fxa1C2kjVZyDJzwpU32wZkPRgnYOwc8DUKfsUkxakFGEQAyRsA8ZX1MZeo0HO6C39LBLZIqFHz/fWex9FFAF"
+    "GUGIoj9rvwW6LNNvpkKPOgs5SPRtk9RK9aTrP7O1HRRr69QO0PkoAPkW33+mOuJkjSfNRre05ppNouNA7PL6DO2KqT1Lq"
+    "wiycwIgRXBDXIBhJ2rBy5Miw2YfdW7b/N7stqfedAQtESnPcbJSXheWIgP97fT7R7IJC++XRyNPW3oqHkfpuyx2310sND"
+    "Yc5LYrY7Q4ui/1aqn+uPO2rccGS33cgupe9Dz1tsBte0zWFQOuw+f3cvgPmDKp1/Plnx6PrT9T/bktSuvq00an6rhmoc4"
+    "TT4sMd30kGqvtx2eEZnYrM1593XUM3m0a1/3jfGlnaPm3C+lZMUfAppjhspOi5W9NFfR+oYBVYuUkfSTYUc/BDBx0nS+V"
+    "yWAc6BLrL+Jx7G3nJSrZICI7Rew8aj4LWljs03/giw5g2ggcwbokSYeYdNay7MMoCgUHE8oRiCIJ68KAPgpmpdn0tEKEU"
+    "X/tSeBsnTQAEg5S2F3Yxyx5hw8vTclkV+4dxG9w6dUY53LeG1mXJS9hEdf2zKFxQSkU4OYVJm93jke11UfMK8o5r1J2Hm"
+    "Ne1iyxGfpDq/+9Z7ocF4FxwtVT7yQ3+ko1QhKwnmax3CUB1gmlNPjgkIVeGpP6JtWA+02f5olO+FJrJf5mjK0tB1eGfU3"
+    "jaEKMPzGaBE8ptWp6hAKYFZZlSt7GdBCCh5dKSo5m+EceAjoHj6aM5R/YYkt80nWx1IQ4wokAMO53B0uv2RacywcSblDF"
+    "WizQFuaaECLs3H++iLnG+iApGe7y78ZJWudfG/PuFia9ggRuJgiJifD3Y2VW2ZBlgGAQiR915Th+9/0grAXxfkkknwhIi"
+    "iaVE1Q+ftDbwXa4fVbowgyPrTNn9knZtWrX1IkyBdk+IOfdOMEtDf0ushw9h8/h36bxZOK/JQ14ZvumbIkNoTdAGF1joC"
+    "rK1eC7T2jKzyLdUZTqhZLQvfa8hTBF2S7JvXCjmOP6Lrx4VnEsiM1ScL1h85TohU7hToQYHOIuKVUY2gUx9V8AeF4yNzW"
+    "nlQNwppt4um+uyCoapt2IU3m+xCsxOf1Nq1utl1RXj+Gs9CEUGhu3TjlY2nV5m+I4DOuCbuGw4e9wMfYLxoji6Yh+WgRi"
+    "uLQa4mBcrAZTeyq9WnbLWLVmz4lLgixdViI/DBoRuk4xtkq35klxRH+6Hgyds1+W+gQioa33kRZFCFhNLEDB1XlKR4vUM"
+    "zafM5DQkg0vGrHKrGgohFGm76SR1O/tpJzZdVuM2V4VQqLnXypJ5U06nffa3ZWZ0iitp4EaGXlealG6NfYKi/rJQiw+ao"
+    "f9s40ysQPAC3UmY8dQx5gRx9bvSjNo2xlkp9nEJfMK4MbqGx+zXsUyvItTqa1SGUSUXdc4Mc1YbV2GqDdgZFbUb/UIcsi"
+    "ggBPFnlCN9oAQaJbP3lrvnE+a5xF8qVIdBjNeIqAnfq1ZNYsZ9KLws86d68iXcBjPdcYChNtLaY6BCNKgjPBmurlAM84c"
+    "gLA5rRwQeZ7KSarkQjHXejxNijmuCypKbbhN8YJY95EOutw8rRH3Xw6EpbvfD4U6IFGOiRdAQgPrOx5bDfZ+v5H0kUywR"
+    "i5ierjMU+tOkCNsa4/uBU97Ra9SUIAnhESH5VgvyqhAtQ+rXUIKG3D23d5q0BC5U0bcDtuy0BDkcuEjyhi83h5BIIe00m"
+    "IChbJiS0okDSyqtNLjlzje6hwG5vnMQbu0soxnaQarFR71iakBRdHbuJ1iraCO9KNjh4z40rPm5YGvDs12jTN9KswWRSb"
+    "1uc1I3FiTJ2JcGKWShfmbaS5gYhSylxFFgp7aIqoBY4thaYLFjrqG4saSHvy3wSszw1nU5BIiu8ryVqUPoU5yIOGcgAuk"
+    "3t39QezyQm+34HGlNg4nzahys2JniI/Nb+JlpGm2BA9RS9nnxbz076/fEkQ/yfosc6/IgMWDpPEYM++ohShwdTwGR2hwe"
+    "oxYaMTC4GJuNwKoatjEOVsSEoAh1tAQq0/a02O4U1dDs12+B+rdXXVWcwHVcBCGYAKMin2FCA9nelcInYo+1dkrLlHdcI"
+    "wGAxrz/knoZ2Gb7w9B0zvkDf89+Xsrx/T/ZBwJq4PYrtjJFIkApUfOS+Dt8A7K/WCJvaaCNsrDc",
+    "YnlF6BpB5w8m+UA9sciS1u9NeJaAHeXTj+u2mYZK8f04uSzkPXXUBjzv9Z+MLQsJ5KdEQ3oNNtlfp02VT3QKvwgOogGmK"
+    "XLHCqgJT1Vq49s05rr8VJmxTzi5g24ff515FbCqFfYEtbMziNrJbs4AFgamEv3oXW3Zzo6g5FHwD6AV1KvgbRoy5VXkWD"
+    "ypSW1GAHLO32SsvQbOyZHuTJ2aTd9yKrWxWVH0CUmrbqgzeV1GjTWJ5K50s/5IlGFrKUPdhKdAKCZ/39wG3FhN8nFIC8A"
+    "TeG+REMq9R6KPJDoDVFC0Ofsy9N6iA1qAS6xDad0BERUzqb6qCVYBohoN7AMD/NTpcANlm0QCkY1QOr1ERgNbCTSJeruh"
+    "8FOxR+Bs3R6Zr2nEVviwzvmOKDZ709Co3vsSyl/Bgsz3kxYMStZwDxPyftO0DDJb0ACarn4H19lwQ7snXFS2EoRfA077x"
+    "N+yyvvDc97fRgpcOBNE3FJAGZhOqhiLw+VVWVNJ8N8fVVCHP4/6+etAmS39q+5X6ZHrZckOLlO9hm5y9ERtsuHjklP2Rg"
+    "3RfIDbSYUlMTFEPC2GliBZrsakz1cGe/sCQTfzcij34qtpyomeucoThR/cWPWUyCJsJyAsCV/XwADgKHs03lkZry75QeT"
+    "Pp3v6RI4f7NQo/qIX8Ebi0ai7ZIIScHKC3yBjVvZQMyfgOEnf8pgp+sjWfb5Sz7CvlnGZh5B7f//hNXhf/TuWtvRzfIBJ"
+    "/4elafY1QIUkJcE3aHgaNskCjqeX1BinAtQSktJSeXY9YsY8PwhikVxJKAMrsUSqiEcEF9AfIz54mwOOvvq7p5J8mwkzN"
+    "mwpdq1Uq6aVD4PSgIknnQxqvC5wT2/JSebcy04+dZVN/dRuAy+vFg9DLtJDbJ77SH0s8tp2R+h94m8bQqyDwBX5nb0eR1"
+    "Vq8xSILSVI6YIaZL+4fszmzQyiEQzk41WcX13y6TCH+xLvmDFee1eM6kOfVGK1S/mgOODRPzjF+qs61R26AyCtl8rFsRv"
+    "aqhMrfFrQuGOy0U+nWAMYKt0s/0B/3GkM4wFsgwtUPD8OjvgkshmYsnkR/L3UEaYnzB5Nfl8nzfr8LP7P5fMrR2jvaHRr"
+    "dAqysd5jxbjCfHlygCxN3heLYvFLxebzT4eCkU23E62m1d/dsDpWczn9d9k8GMTbUJ0eW/pwafd6lH0o6OaGXk9Nfl3M5"
+    "h+/z+fy0Sz8z7AN08/Xr11+0vNx/MeGHtg0FNaeO02fcGGcsyV57lRUzv9JWNcBSXXgVm/NgAFlUbKppPeqPtTts96gPa"
+    "IGs2nGIaK/nB92BPhakGvTdA/X4pI/BUrzoDK9f0FPdMa61WJnfedwQCJ0ouPO/VeGJHAzEO5TBXsJG+zbFv2/p71f090"
+    "f6+wP9/RL+WkIWqn4oAIKyrlGzozUWFN7jrG+los4HePuu5FhltfIdH9VnJ2TLac7QMTSJqDsDf+TXnQ5lVrGpVCySg42"
+    "s/tNBv7HkpTNNSO8DO011exW8A9x2OkBkDuCx4wIr/i4HBlzNREWaLbM3rPsYXnrj0Ps1WR2ugc6P935NfB8hR2AAC31+"
+    "ydFZtfZHWlFGOlWF4w0qMvT4T7uAG/yGLtquVnp8qze9SgZpoUOzOyCGApn5P/hs0yjgxDf17k6Q/o21cxdydxZ7Qp8O5"
+    "KEPMwOt/sNSyEXyb60xFOuaHVKHSrfm5Wcw9WO21aXgaD+UMk4raMg7BPbP6g+gtU7BlWPHNDaD6XGdHOaBP52enh73+9"
+    "bXA8gsSIo8bmWSx+1MJ5Dp2uQYABbfqOUUMlRus8dbsAefG1A7ewaYZ9yK4nPSx8W7BhoGy/+PE5zTCpe6lekQRFMf86G"
+    "Xm/3lH/ilqcO1yLo0qGkBk3ce/lY1nvfc6zK0qoqgls5Adk9Rs2RFRiqfnvSF2S2T8jw86Su6xgVL1fylK8p/4LeSR4Hd"
+    "EbChYLr291MTzu0djyyWaeadduk5Ky4Gfa/2u9x8X5zSWCv3E9aJeEWKy9uRZIcQB4nLP54MeNmngUo6gSRrpU36Kaarx"
+    "QV5X68j6nTsTrb6eFDZvVSTAqtc+WaABWBTK+yhdZkAoa/qLB9Zzvud/Px8MJKTYnpej/OwCKqw6AzWG1r3F7gnkyJeIu"
+    "uOpiFfMhf/8v4bjLUEvJdGBor1hm9lSvE4GnGOZSxkErYcMbB7Fltwyb7bWgPLE6xiL3ooqsAUmd7EpYxqqTrkUZxgVDW"
+    "Ncrqcga6H+g7jOuRN4PIIA1/SS7lEQR/QBfd7XPc4BowPfNZo63aOjcGVvq+obgZUV/feHQMnWojVJJ0GIFwE2Z46Oyna"
+    "UmxKUf71IR/d/pl4ZEVjRWp/eEBNep9/UIduB/Z5aaapxaBCPoyQv12hhmJNUL9o2D6URulqaHdLV0jubvojM+Gkgxew7"
+    "jdm3ZUAZ2Lk/AcPVIQHzNmdT7cevSSapY46orjmgw65tcPoeGNCEDvleklbpqrN1/o4ozbHGRVJrrcyBNr6u2wsnAw01Y"
+    "os/C7VnUwaff4u1U1MI9s8CqN4wBdjb64oet8K59of5Wea4RzlQKgV0k2vl5lX/W8rgmPui8HJs2fPTgan/vn5eX8EEib"
+    "kqeB5cEwp/j9u5UbltxTuSYWt4wa8qvOMcjadV9dKNTbjX5A8aKJDqjiQbr939NzpYzhIoML93vNDfHl+7OLxgWyiQTZT"
+    "9nPeYswlbyPcrhT7xL1cSuKWOagDdOOHEgTgsr733G4XPwoMN6kDTULOBmg/1G2en5ycMMZnuwlORyALuDOsE1bj/ICav"
+    "0Z/XlkSpMEL+kFhhqZ+UaOYSS7M/oinCCN6wOaJ0rwCmML7F30Oy2IS2UeMDKCs1Awvb38s7/4+Bdl5K5M08lxvUUoQza"
+    "su3RPfreJL6FbgYGO+63MAcVlt2OVN3EUE84rnY3jnOfymOZ23kMbVxViQeBhRpniExpEG4QEjDcLPbVTmdFRR4FdWy07"
+    "Rzo8jcWA3wo98ZfqTVQXrLz5MqmkIO+IVSN2AohKKYYg4nDLDXOHBQRVOugPR7R0DCYI/A2PrtxPsFMARqBlhtPKf9gZD"
+    "TKqA+xwc94PDPrTviw+AfqNkd8zQW4wZymLlF2wKwfP0H6mPEnHopeQ7t3IcM0rw5I0r8+hDlCTmuVrOcGawRFFc6zOrD"
+    "zN5gUyDeuM6YnODIkbpe12LF7UQP1Ti21z8lIuvc5FXoqjE77n4CojUfySrXy1i9u+Nw0SUwEa80xfS48s5jK62JfAjme"
+    "sDOesbTatHJXBnmGu8xuo9+I9SB8zDc+iFDqo0B/xV8fEIUJA9DKeVK+s0NDcrOiAKzsnZVCsgz47RM2OOhwxzPEAgdUF"
+    "f/ZtPDqdketl8xyQRcT1HUA9pLFm4O/bpmFujtnk4GM3PtJn+aA5ojeNHs7HXeQgP3QE++v4qN44I2lSQ1cHXpGPGWwmW"
+    "lHE0A/p/tdbnh7p2EYerPMhEVlR4MyBMc4GnW3gdOLl2vc6KqD45YsVK5gu6egI/fJPXz00q33ep0w+H5oPyO9z+oO6h2"
+    "dECeznu/IIul9tV0VUiW6kV8CvRhQxg9XI2AVRhAOZ4Eqb4EfrybGo5DaqUYIH7eaLe9L0SvDhA4M4yWhUFqwkuyFQsw3"
+    "SSwHJPR3EP5w/SQrUKIibgwxR0xL4p0sTpjy3ww3J+sMQ7LWgqMWeCUBMrMz1MuIdsh0DslcjXHQT4LtR1bLq5Y2oO54o"
+    "rOZnSTRkX/PYM32iKdf7nU2NDFTfkJ90KX0cDqKe2OP4a4wrB7w8V/36bj7VNbz0NMOWFyvFTPu",
+    "5an/pNQ//Krdsg33rNcUyFereKZvJD3twuqbEocFwpxQtXGWDBo+tFcKGK0Ju5OxFVTxo9feBDUwbAe+0KoY3L2f6M02U"
+    "OG+qDsmBT5ova39Hb4HHRD4KzfKCNhoGRfM2loR02uZGKGYgd5Nvnt0KBc5+7Of3Yaqt8O8IsBeSqyAEJo7URpPWnweCg"
+    "z+Gb9M21eh6vwvMrynVW4GlWZK7KwptIYbOjuzRG61HpHQzZY1ejs2NzKXoZ5eRg3anoCrs43LVT57tSR9aRlb4tZ3LTG"
+    "UxD7h9gSHpD67grbZ1KjCed1fl+a6XUbTdJmAGVXdIdS2SxagcSivEcUOIpDtQNj0uzi69w9kZX3a4DjKae3Zsw17vtao"
+    "rx7Xh7jlOMRXyFV3HcAFlIul1BFau5v5qqyqEXRh5fdm+syxEdaAxKxiDqhEgS4GfpA6sexOImmIs5KhVpekEQshwSNrY"
+    "giqg94MooSKiOEuMbfaKDPAJZm1fnZKqQS9h7GKy7yQ3b8wZ4l4B/Oh79wpx3OcF/6tUYthQfKXaV/ogpGLaq6dx/tiLr"
+    "xcsS778KrWtApFoSil2Eygk7uCRfCDYYxWeV6d8oRhYe+hJPz/GnmKJwGsbN2W2Td8wZAlj+0lKE0HVNtbEkBMh+55UC2"
+    "I/OIx1T9q+CYur1LiWyqmFqDG3uuTqNhoxr5ln6tHd6erq/n2kXRkZImcIsqcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83m"
+    "bm+o+W4/pbfZ6RIxJME8BVeQ/dvvEAKEcinvf40aA/PlYFpvyCvgHUPDxo8yNyP7TSTW5Fbvl+QUKC1JJBh1kdBTMPdww"
+    "8afRJ8aYwm3XzDTMTmFVPomYL7j294T6YTyhv0IfWLTvLPAfyTOnqGYgchhZGQg3Dz28KDvxXPcYi8v2bfX2n5trcGIPI"
+    "vDFDxKlEidrfvMqj1tdfMkpq5jiy4LkMi1G5vx+hgmtUqqylzupHIapQAH/KwyDqDEZ5b7kIKTNbsubjImDeQN//EWKWc"
+    "RRgAkZ7zU00ULIgze3LzLibG8wg33+pg8kXyjUSg7fKLAl5llt+tJzU+cPjm0IEBdjAzObGYnKkrAF4v0FHbCvi7QZKeE"
+    "vhnxdRnNb3eJaiJ7vS92dPzK1J5PxCtwq2T/JS46QwNo+BKTZt7qHzsLH27b27Gylbnl18/WR/lJ5pugpUIUV+G4+KFaV"
+    "NfYqyK5skTSXSqYDVvdj5hW/yHRiE8da4WKu+eRvhHlYczDKjO2aba3p5B6fNTWPKsMtxOzqwFX6mJ+R6Aa0FdB0XuW+I"
+    "qliWsNNSoVeCNiJdwWjuPRIqLlPUTjdBN+MeGV6H6nJH/X1ceHGzwPayxCoOI18GgQLUXH1Di1r1CCAPUldjUmP1J+6R+"
+    "Bn+4bVmrTG1VD1qCs+bwmnkM8PLEEjXEv7FojETsZDYrljw0ma0kjgmAK8Q6F4MzzxjkGpcHt8p/zTNt7S3IWsPr8lT0F"
+    "DEbsO0cHS/Rhj+n41rRhQoVrsYPMvvXDmRK944YraKQEiHztYb8T25Lbbd1slg1w773R9FZzXsiAh2BCua8N7cMPw6x3g"
+    "gzXtejZVjBzdcM2cUTUVRXAftnBr363XFXEwH1SX1kLD2W4W+ys3NojUDOobjNmb0m22yIYrJuEayfh2VVxXwXtISBKqw"
+    "fZkST1e33GTCZWGvhbJ2QYe2oOUtt8PyhWRKIlFS3aEJfOuoVqsZosZDr2yTAeP06yUOUTpqXukbmdCEtjmNOdDKKGx/c"
+    "5cprPV5hvSRr7sqEAIp4HkHfwe2bT1KMonNu3GEYyA3hjLXBkWOzSPNefOhOwDZTnA3dKcF3VRGcyoquqxE75Hwv3iLCC"
+    "T/DzpaCEW6qjAt+HWe1mFd8EUjdbMekLTBeqo5zO3dQQKSvt2YHSPp2kCCMaS1kxgvNqZXbfGMxLwxxYBxqgHaIyswomm"
+    "mxkN2wObeH6uEEsi0lmVMcRYITjFZGV3gDi5R2wLSV7fUK5Hi1T7lWXow6I/7QdlND45BsjsnMQbYw+MxPQWm1ahDOSjV"
+    "nwYT9WjOwItwMLSujsqL3VGQ1HEuK9Nzf8yezTmHWdDRzAL2fs6FiqZQTNf+9p1nFgRaTjMFXz/GF0LgMcM9w6IJ9LHnK"
+    "ajEi382rxeKwhWWDGALw+CxoIZhsaxkgmz2qCJGmG5JoCc6bMdceBlhtINVMkcXKvCmzTIVOIndiGYVI4jlSRXmTYiQQu"
+    "VoNpBlfldtXplOgahQhyf1kYoVez9CvsfofFNqN0fAIoEPGxY1CDlkutOEB926lFN9ZbpTirJzcuT7e2kPpwcPdnH6YNr"
+    "OQgwovlc8PERe6p9FGIKOhKy0OWVrhlIUdlAJZnFxeCyW0wRXSFIUB1kEeAtQYdyh0SffLgAUpjuUh5RH7JUPDyWO77zo"
+    "QKJ2lS6pxxgjr6Q+23aNxXZUe4TefIupQyGzAKYuHxWNng7VI0q9VkzJgJ8VYeQQpBRcBQXNSjnsNfLbCO+RUDxTxFyd+"
+    "uyTh1AB84m/v+cNzFbqAgQQwKkCEEBVaDEjVyrZgKwVMsqOlWeqvcnUJ9+gArZKppq2qZ1kNAM9r5bXgdU5jsNFvVhrzr"
+    "KpgC4Hw+5EIh6zljJQRt66vnjcGms37mELGF6i2T/kKAkgV1kxptCdm2/F3ghI5WNwxlJkihnB1lQLJbeQYQvWKqctDDW"
+    "ZopxWsDmWpf3SEdMEO7+sDNpBucTMZzuV5xZl5oi5BBaCAYgjloOtdyUvruleGZp4Vky3a+SJ0vrvEvnvsgZuu8HQQEky"
+    "ECGUwByT1IrxzdYjgOZcNMNoZIF5mLVEMtiEldAB4kQSpqF2M9ybj5oXkHbmYzyjCIxWEN0bVEFdI1OPTMz39+89PJPQm"
+    "tUxvgQ4mxtH2/WkNjdiTMUqXtZBYiRyXS/FB8LrUdISr8wxZxft2ycfoQ2M2kuatZTxeYYemLyNItRujHm/0LO5oQKIRk"
+    "FJ4torCcuXaLGaint4PcRXg9NK5Cmsu+0JxuQGxudlBKTPD+h8TwvajfgXcCZhZ8L89BVHo2TryH5rTsqBoVbn4oimKCB"
+    "hmyRCPzw0dc5Vq3sUqJUeETFXnRDVvEgG1KSiMiBcKZDTWQWxEkGFc0j6DQ22ud8oz7iakULj9hqNyEtlz4smJSzyeUgj"
+    "3N9Xr2oa/JFfdrsq/1lzYz3kMnkgS6czspgi2BMF3v2GmRrmiuqnNBKuil5Jt9HSIDqlVptmivp0vK0psI07dTZbS65Ot"
+    "4pw42SoQpG8WYElr0AxWWIPOoMpdF7TkCXQkOVZNVoCBYEM+DGE3+mouRdFCXlKq8At5Ii58fWn1ByR5RjVIqPbni1Sf+"
+    "0tWXuGdhk7FOn5TkV6jihgq/7tManJuAojHhwOrUTF9lLE9MMLJub8guuR4OMlOs8xKDNPnGLqkNWnhBCsfj/1do3mPMw"
+    "OBifjYTDQGvBVLjBKOMAnnlUDF8cbntFlTBt/Li6X8vs54BZyu0sVUsV430WJ6gmO6k1gHhv7aQ5fbKANXwWw2P5aUb//"
+    "olT+S9v4s+qgrafjwqQX+NmiNc3p1jm5XtdjVH0H+Cf8rydRMb4WJYn6QImji+ACxT2MlUfa0v+iUMax8ohYXGghDbHjW"
+    "6kj2IDIMWZf0IDZDvG9ZRrO39UvS70+3RGkbG2QqumIt6zEhZ27V6MhDM0ne6yozB33wLX0Ct9Uj+gV4sKSUQm/wOCAya"
+    "1YhQKcgRqiSqPzRUqkgRYYTWGbNNaGw/J9UjBrnZJCuTlp+PEvUWvXsoucb/B6K33Mi9cYmZNge",
+    "jEHxvC2hr7b/l0VX2mhxhmFNAGwX7X2rTmJyDQ+xPBZ5/1RTHRWxziEr1FVf6OOa2FSBYiPPuAhui4VLXEyY0kf+61AYc"
+    "ido5fiW4quY8XQUPHwyBTA+sgeuh/4JBJy8a8KSVH7/vcgXsOmfIsn1FPiUfWxWoa+w8BtTLKpZU7ACs5CaTY5WjIeQeH"
+    "57f4+1RZ5VBvwKbvqi4iD8a0YA2aVvmhd7oJ+hQXMgWb/8f5MOd7rB1Q7Xssxpuak7nxgL5VUsXwqlELxYkbYbQTU/Mg2"
+    "abgDLdS/fFwXwCtdGCEBuX+tnNMBf2EPk2/JvToRaOBC887RxNLpAurHY7yeIq1K1k/pwH12z4mZbxkL8NRrpfKq4f3VG"
+    "gDWt6pncaqnLBdAOht5mTplz+iU3VfLlTfLNfYKFZi3Uuoz7E4Jw7DefWLTXpCbAsfzHXuYBRgZDtWLFBhwt6wlvpjctc"
+    "Ez7FesGmf/dYIVqsVqad3MsTnr1UHFFugniDqSS6bXKdB/ANRgw8/pUoucsDY5Lk2xbgQ4FQWc4Qf9JKe2+2aiGg/Vvd2"
+    "qxyXGG9Qgh4v8BzDFCUKZPbxx0hwdB0nr+CnVXFwW4ol3f9P/tPDjhuGJRdYJE3+UGWDkY/Z6A2mPu3EjIpTdTHRjPGI2"
+    "IsB2I6mCsIaNyjoJnVuqjUm3iJuDxmAiW2o64IwxtphSD4mbYDIX2nmajqD76uCRG31tPPzcz90OxufQANFxQ7cj87hI5"
+    "E/vvkEjOCDYOWJ7Ijk73Yjmc/QPWqIfkf+Yufg+UOR3MjTKE7JqNf7AryvUBO7vr8gEqRLUVpCjgEYmr0BS6U4S2EK0kX"
+    "Id5NMif++qNrpS7oJA/9CHDi+UwyvQEG8hDGl09vDgSYxqb9ZPhTX0ZLgV0FVioGbUZl+QbtNcUME3A2BtIdS1sxiguWB"
+    "ekEZ0bWlJzUYiPepC+2WT/92Ss8Ne1+6DEpNfgrxoDI31TS3c/7VxqTXcBMZbzKXvso/qr3dfPFMx/tkP0d+8ieT9ZXHL"
+    "lwhdROjKQGMrJV6/1O4sOntjwP1vgfEdfyza3cAn6gBe7WDfQaeqtbH8QllCXKaIGxnRUsgCdpR0XUHAgScYtMIIqi9gt"
+    "/PfT3hmfq8qZgkN6nlERDNewdq2HkDVxFilsDLoYhxdPODaP9D+ZldjP/R6T/0nBz15J2OvoBCRHCbCr8KCL9ury/sVMF"
+    "wE1pEC60Ru7a4SeVq0fgXCsOJ+rtfo0KZVirheDw8azDCM9Du6Ju6FV9FMVDtmggf5Yx3+czBY3DnVPQay7C5T4bhv0hk"
+    "G/yNLlAivGXMq+OlWskzn/7SCAUr7cnGQuFeyde85bgIgUG8AwXwR4S1bFDYFEsmIFG+1oTtP0QT1x4LMoQQHr4a3gu+H"
+    "5eoom13TxI7eeS3bd5zbl4vTrcnyrn6RwW4LI4B4vGTQVXeN/whfPFZwajfUcEVSSh8kEbz3HNZlABiyRt36AGg2xU5Av"
+    "kEBPT7ypLOMkiwl6aNN52ATrBa9BDebR7+k3ZS/L4HPe5Fj+BTI9RpDVHlfVDbgf1HpknjFYgOVdG2pjuLgS7pcyIbrXL"
+    "bZondo1yMMiTL0A/3nFnSwwM4yC1Z3889oQYbFUFgKla2LJh69ugj5U6fC/W0u68AvXf5yvlDHFfQ/DPRAgXFcv+WAkY9"
+    "p55NrGbdJYbwlBQSYc5yA1/gJn9nHDwPScEB5XcSE8v654vuVuNeIvmHNgOrt71OXdcJgOs6RS1cNwjMQQfoEQrqJVIoz"
+    "2IX/c23+U4ChDjlodSW8+OJnvtFF9a2DX/yDoYhJNMx1nzvyqWfNCk/eZqJFn77dsrrkG1oEXjbMViSNmT5ekEkBUYDJV"
+    "Te3MMn4Ib2T2TsEqoeHwchTN0qjmg9FR7Zw2qPb7ZGZgmyociJdE+e0HePypwWRFzaLsq/25g9sJK8+1x13cbfpGQOkjW"
+    "oFZo6zgUBPrSJjR5sdNmOYU1SX4+fB6dCy9SIb+xxBxnOHSRNHPUJEwF78RXlN92b3Bf3F639iYCpKumEUk3M8pUPTQwC"
+    "4H2t1O9DLqJKIZEL3GggnegdEhHRoPsMBDAzPdCv0g0dg0hBoUmkL1IBpFOx9bUWRh+F0YL+p1T1orfVTvRpdzoiasS+N"
+    "7K+Ahozw8Kt/YHbqZjEx8NtQZEVUkDZRqw9OegORt5hWrXfEOMPdsDgP3V+XA9hc7njQOwVcVxnnTwcterVcmzcu4Bjgr"
+    "TrH2we9vBNq52dj72j5sXy74z43q98glgHfyGOr1aARK5VhcWAZ9Q2MtyO7BwvLsdHy+yt9ih9bHqA3I3Dq5EH4G57vnv"
+    "WO0eNwKI7FoD9t7FKepudh6T9NA898FcO+OOyLE0D28DR4Dm/w/GxoFzsP0SykcT7MDgZHR33/Kf/F1i2D8SYbj/kghtV"
+    "6Gp9R99qG5NYG+xo4Gsjl+53e8Yio7IceerCIBCYzQTqZnOmZO+rv719zFnR5EYA0oShG/k06R6LqnNoX9y6KxhkepSRk"
+    "aTsuWXTwS+j6GV1rQReyoz5t0DtuLhw2+bp2oQ+bhXYW6dtFvi7wou6f0QvEunV4Txu07llW4j9VjyLGJohzaV3k8md3D"
+    "q/ugtLcOpzyrcP3Juk/XXSEXQjkShLkA9C5r7Qv+l2vRdRqMNe2fpznG6CfuZap7VSB4f6I3UnOwkO0LMPK6fYqzrNcYA"
+    "SvXh0t1I+X9u5E2rv31xjsA2+MsO4gxi6UPXY7BO6Cjht/4O+vogWMdKN1PtC0kkSBu0aUu28xJu866GvpYTboB/3c+37"
+    "7emN7IjCHyHbNB/K9mXHJVvXqwY3UpIQZ/3asE/G7bta78+2Ue0i53zWalBLTP3BGh+NrBPVc2BkyP8hoyu1B7tXIQl1U"
+    "481eBapX57BSaHyENyrjPcq150GXAEruyFDaxs0+W+kgo03aK3qC3PfdtDVxywVw++oZgDmWGbzT/cmqnfY1znTxurVGo"
+    "d39XF1S2vTw9lJKvGbl/B6noMQ7Cmid9Z3NVJ25zrxsrjMv1XXmAEy0UemUllBGSQqf7SvBbS682ED2HFK3sbQAvK5C5i"
+    "NCR2vYYhwFaFPThGBU8yriJq1UaXRYfvb84SE+e66DiGmFyZeI/7B0h1ZliMckbdqbHcRbiyWW4bzrYQOqmP7wNBkBG7c"
+    "Uy07ydGuFmxHfG23VHTA4bWVVzechb0GSo3APg5OgnTQcH/X7wYAmhdJ/eRrBtKiX/zyNRoQ7ydX6W1RnVQqcfP2A4lTa"
+    "4NlmwnzLosT3AV7LbTilYkgGKECwzb0bVrmrmWg927DiNNGGNufCgD2lybuF9w61ghhsBv7zD44wJsJ6+y55ZCtps5Ho1"
+    "fjUyq17TGAuQYKo04XLcRf/5Fb5l8AwsI5DxXLNOFisfQ9DoVxz6AYScs5R/tKJ8ZdWrtRXa7Ek/zzkIk2UJiuoG9+nxp"
+    "x4Zt6/Jl53xGcLJXOFdWdwJObwBrQF/WeORnEnPW8iG3afo3rZ5O6m3cGRL+adjPNwlZTJVNLNKE+kGPFa88ThR3rMUEm"
+    "iPEpxtWLx3F8v7oRjpc05zddyVCVDFT2KZtyMuS++5fhM2im4JctJ8VV4OhSpDGHdb8MV3wX8XPBN9kowRtvJi8KSjC8K"
+    "yyX51ujj6hDPQXJjRgs19qhCNNoHIekW2uloI4OnX3WGhBmA1azErcDMLGn44gmqFFpGn759hyqfQl1hpgKrjJ5+hX4BG"
+    "xLELbMHTa1bNbzdqOG2x8Nux1cxgvLXMACdxUfergLGLc2vAOQBQHKrpcpSY3CWrbZXOlrDe7zO",
+    "mr1wmspLE5IaeANb5VL1ojKGrfcGTRq54xhH7hDG+0y36/kt7D5rGeZYogk12rsxh7JsSmihCBAVByjqmWGFjQ9Oll6D6"
+    "G3OlihW+Vn9dDi2gmLhAaiCzjfSunep81V30K0O8OAxykCs/gqwjiUJXW0ZBlRYAuVlRoV48xDTy019FN4b76mFh6Xtqs"
+    "ev8BvwiAu8jJglm1rNOa4hu5bDA84eWQ5RTD+TE1/bGdmPe3JZe1pxp1TG08ZsozETV3NFoc+js7Dmce/vK/EAPdk1tL7"
+    "Bk48KFWiF9Tw5Euh7fKsnRrDXxP7+nUnBsaOaFWdF1Yv+8yhJgyQCteGPba5VtTVvGhxznOpRWxlYCFsvFylNnxK6ofKb"
+    "hn9o6/2UQlAtGwKqSTNggrsKHavQ7OlWUXfKyKDcbqzpv2pzhcYzN0DD6SikWNtDqczRMJ3pmRYT3LlKjgWR1UcrTeR94"
+    "TcO+4Dp+8CD9M3FmIhVM7rcdEKxiJsLYa74+jkaT4azfEXOaBZIWp6LQHzSs9I+UbwJ3/Ho6fCvO5AgxspjvDyKVj4SOX"
+    "5AFHk1Ts+LVligGzTAzcZe6wTrPVqeWATive8H3hJhHkubrt4gtbTe3uPgQaAuxq0GApqPefgeKjGaXsp9RfdJJeF76vo"
+    "5adHYT31pqzMNuK44HsCkeyq6p9NNjYahH2zuTxJu0TieKHdOtNsid1heOP3KjW9ZHeO0Fsrau1Q30kKlBWpcom4+Kadn"
+    "dD8TWjdFLeimTGPelAGI7kWRqO9EWCKMDFF1UMMgAG0NHlWJR12U4L/qcqvjYXDqW5MedT751f52Ggz9ZjvYGoG7LTyJw"
+    "2bUoMZehAqJqFR1MhrxpcsU3bn1BYEtP+Nt2D1+eMjP1d7t6KhdG6hBtiidwo+bU8IkqxCHFFXjmUZfpP9GTRUPLWihjk"
+    "bzb9T+DR44FO1efOhRIBEhN+muiYk0icQ7L4c14bF1huLWsNXqsnA6UYh8lXyIRs+DwdSMlz4DC2pwUythJ456u7VARhc"
+    "2FI16SWvChp6iDAdHPiESUn66J/0+LNSPtVCqImQnXqGvBgUDV2t1giGzgDftU+9YaWqZVeejwtCdUdEJ84ZFVwBS0NpH"
+    "Z1VHe+uMD0HIee7zzh7Zeqo7vCFdNwx4yi05UIy9UdTnI/h8hAG8VaX7+/zh/GRD90UjoiwbQwLWoJnRJxuGI2zVn6FJy"
+    "F3Q0sLdKtNlUsSx2XCmnan0QTa5hNydh9wgupncnWkeA62pNvjBcff0NGgxgbC/MssyEHULOe6uauNur8KL/TMvGwOZ8I"
+    "Pn/jgOVJxYZdQJmDYNu6ebdxAzLiSNxdmQXZajBtelIXxhWp/RFRYEGoGaT/yWyu5z/QCYisxSIjRuV6FQwgFeoNSqAcs"
+    "GinXgkvSjWVsxGYrDaRNbGlZN3TowOOkj9WnvpljtJpE0ZIqr400274IIEKmR7e8nZxEI9INnABpJZ34OL93nDw/JWdl5"
+    "jhehhZBob4JYJDSy4xZW/HqH5voW74czYkrZVjAcFNybp0ejQi84Hp4pDoEIjJEbiw0BxwyrYEkH5sE3gWqMfhh4/LniN"
+    "wsDO8twrhhN+kxMZtFIABwQcM6zq76P77wlxu4D2OAbXygseDuSZCtefwKIBKPZZyF5czY2NwZmE3afMw2fhaVv3W852r"
+    "gbLfOillimrVsmdiQhwb2e7izNRN6UmxORc/GWHMhwLa+L8l44t1GO0fsDNy4yjFaPgdCBo+npayMNAL6Wnu66aK8qxqo"
+    "c/YxiUq3n6Gt4MQMNEEZi0jzu738rvbjjBoBnU714c+uKePUo8Lkds/tD28vwRVkWt28AmSDzRC/v6OxssJ5Q6CSyIpBa"
+    "k/4l4OOFNJFsv0Ttyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR8tsgFyb7Uyv1M/zfURsAmmWDQMFPNO+/vNuWf9tDo44"
+    "tNOevQF7KaCvT8AEyDXZ6v3scMrgyQpF92y3JqhFxso+11tRYshDMxyaN26O6Vq38fROkZXuDFjchbOEKsaIf3Sc1nPhJ"
+    "qgaMbe2cDlF5kM3GixAMimc3sKlmWZx1hXxwAnoa69c1DR5eAG6Tm4qnS/FhE7B9k8umCGR89fZJRQGutNe+7aH7VPVW/"
+    "FinsHEotCRwFgWEQpeJPwDuULH8KCVIJrSvHBN6nSzxjPUSeu2WKJromgDXYLy1Fhu6S0C/Rlk5rojWGBv5RILX3yZgkI"
+    "CFl3/WVNTu0fiv+/s2/tTxtJ3n2/nwLr+GSl0CbGc105mF/um5nEzsSZZHZYji2DcBSDxCLhxLH57v96qqpbLSBn55wXi"
+    "UWr1Wr1pbquT63s8Ba9p+H5axIyxZj/yeU7RT4M8Xs6lxQIqvipyb4WtLs/sn3OPUgbUjVVWuOofqZZEasqOnTV61NMH3"
+    "TMf2ijizSjAP2h/28ZIS+erPCpI9FIMi0S91VeiZAPOKiseWNH7lhlh2ZFYOBGUVUup+wLG5gkBB3+4clzm/OJje2ufRH"
+    "ad6Ye+0v7zz70WB9qXaTV5zTNWy4qllkrj+xab0F+kqh+t4nkptkbsr62/PgJ7gsllaV/aessXJ0DoMX5VBgYe7aajmQN"
+    "t9DnfCj1bxPwFRKjlFlOO4ddPdY9GaPVeTts+leeG15IjUJqhAP1kWuu5D34eZFVVZojQ1kU/xpuAh2ZwJYg0wMnrbDJF"
+    "xDxR1RLT4y01/3Z3KS9gwPzNO39bE56t2UqRwxoNkMAIoU3Kz1PfKXn6UYIbiPAI0W0Bsep1IFDN+lGaCMqSXSj4tXa4M"
+    "bSBea4ErhPc+QEDC6HUdlum7zde5oeAoamB3Cc3ii1xvtqII3TjfbT1I+8PvG1tSecg0YCmcWBkqlPAH6X/Vic/sBtQ0T"
+    "Gz8tBJc0bT6l9v0PCHDF+OHisbeNdMT8UHAJBPqJHTdG+SfdGUEZJIx5WLQ9QviHuMYQBqvJw4PXJcA/jJ3woYxs8QyQe"
+    "9CReDclKLvPJOpsnXAk+woP6zhCqzXxNX6x2Floc2+6xdq5Whf6KlBb4INR+Jx1BfKZvEnnXiMKt3Dw7TbAAGDgT7KLdf"
+    "VitrYa+KxjQbV0OsQwNh7w+7JWIb+PyI5LrGjrrae9Eh0Yq0ACZkS3L9rr0+7ApMwvjf3TDnrNOmFM+V3jK6d7TFHa6Ex"
+    "2vbuSMeeGJFe76gXQbfCpdEePUtvF5h2ti38ScqKwIge9teJO2/2Gm9G/U/kdTk/2s2GTtTwCIzNwLo14RWZ9wTCD2cV8"
+    "hPQcV/x1MhkCnFn0tkeGnlY0OlfUxGWoAFYe8RH1x3IidtrfqcKgTmlGV4hhCK0KwhH+Cbsj2ZQi97bTnBYyPWJN4O+X8"
+    "G/WYTxl+dLnwhWfISDkJXp/NKN07iGxDEqFwmD1MXNTQIBs+ZH8UL1FwrVktTF0NJ61oVz1hTKqkHNWACiL6YmGN9yZHv"
+    "S61GkYNtQoy2PldnVBHa80qSXQATY2k3waNHPzoBH2nucBoZ0MvXA01936G0ex7omojXl9Zu70eFL30IdUnUESiO4ecuV"
+    "NGkSjlFQvybRo9+rHs0992Ow7xHdPe7Zd4aT7HXSO146sVzns3jc8gLizbcFtqd4E9MPI52Scb6pwTonvecOd2uCOGkKA"
+    "l/V2NTcGjncto476o1b6LDtdVWRglX6F04JRdPOAFRjj3SPJwr6SDy8OUL8wBJuCbaqn/rHnlnLCfoh4JRa9q14dCTdMN"
+    "0/NS6TnMCkLJ97ps7X54gwC3hyV/NhGkh/sQMEpLmGlKlTLtdR3tHwPjRIe9NKyiyGX3AA5Gr2h",
+    "P19HAD71SjvLntb0YPuxJEzRz/QUd496cVc3IOYQsw5XZlL4lDD6yqQZWSvKF9Dsc30g8xLGRNCw3YTX4yfVlMAjGy4VK"
+    "EmxLq/pBUiEtMr1JhPMkbTYdgffRCGykYdRLrkwf7Ex+1DReinwScAT/F/03NHj998PIqyQRZoH5Wsmt9if5S4ebV4sZy"
+    "iznFEasuJOmfmg2lRJhSU0rmVSAY/4iFdoQeNtI8lsNfhxGEVIO8ofUXywP6vc+F8AcNpZxZYYYfq6joGVyBri0ZpbXoX"
+    "vV4OchOkPUdo4MHJchSqLhRtyJ57hSfXsly5HPAnfpDv5eyqENdZqMFgRWXsHf8nPMBdlD46RlxToZWotZksaqL9htgkV"
+    "qvbVXa4hMcv8HOFYYvdX2btXbl+rwGozuf0cCuNssHqMGNzneV7wFh4eLepcCNdHbsxntuz3rBgyuMNsjRuxpysEduXfa"
+    "yVQ/YeQY1agCdYQjcqaAa/E1IKsP2GywXZX2UyJTqtHVak8bXdzbRlHawEnz+mD49d7svmow3Cc6r4dVhwOL2dOJr3oIq"
+    "dZIcQHV5hNGoaotlpcFyhGakQ/37GUxhHMjVks+RG/35EfBP2Cr4JfUXJttyD6R5Fe9IqrhnE58BrQv9eoyeaANnkPbdf"
+    "l6c797Rz3rITyr7IcO3tKIg4cmKkobZmffh0Yotw2WgYp8rQPYI/2SA+fTWMj3DvGQOUg2Sd/KoTf4yKI+w9xZWepWV4Y"
+    "nH7orkGz/B3X2sDjquYrEDwBcpNH9T0WTTjvNVufnuNP9oaE2c0q2AB5Se1XtSNWs8lasEiMg2GxWeQaXvCB6Vfh6tL1u"
+    "3N1WVxV11O+97rde9zs8QBuTH9GkfLv+U+S62/JE97/71T5e06npiY4gap/6lcPDE+t1pbD4qqrrW7dVzluU92lHnxgwN"
+    "1s2ZAwSWb/7eCN2V/elqO3ydcXl/79K7l02Y29/VvdxiDqI1K8hqxtq7FCkOOu0eDpbn5PpVSkxKIIJUxVy0QnM+GJaJ9"
+    "nzgnrXtge4yRxmDSHfdAH6rz+B7G+4pL15I1pt6PtOPH2fDFNcGhDG+LSAM6WvetjU9DUpiW44v6/xB/bkXFP5ndTqOk9"
+    "NlbgfQNJRcmyEGse/r2AALJpxISonliL3S5DI7yW+ib1u4519I0rFx4VqDMuUNYafSKhI5lbXSJuG1ieuI/u6KWD76oOg"
+    "N13VB51Fo0H8dT8AydWpvErTednKqrKFmP6WBx57yEpXViC1wFVoVQQpVUhBO8mqDi/0rId0nsz6IwOw1XPxgjjR9A87e"
+    "mGyv5KWVSurWcDGXNpacTBJpsgdKj6Jwdt03EIuc4P/oeDThOaOw3Wd6Jpay2gVWSR4JaLZEmUjq+A2NsOqBTsp32mqEo"
+    "zlvZChdfd2sTr3FWN/pr1bKGHiAdAuTCoxMZwb7+BnTatoIR8HX8y/iIPmZNzx4GWFXwI1PPg0FNzgQSJtNBCRNJUaskc"
+    "Z4vIWVO0yHa7Mi7R3sL9v3hS97vfmqwN/mXZoqqYJZ0lOkXsnX87SRTZCbm8S5lyg82ZuwP7XoqO5NblOnO5VtSLvxRYL"
+    "oQWkTZn9GXG6cdgvEXmeIHf8yAHejThXEayIimFlrXw2LN8s9XJSRz6FY+QVDpdRH5d7uIrL/rQMl2YcxfQX6R843fOOp"
+    "aAuflU5mIWXbnzIaO/KF1Pvdkad5dzV68Bld8GcrQPKOARUhiCJWdsb9XQqV51OZyT4xDXiqmAOTKItrbrPyrxsqVvQfB"
+    "Q8TrzJ/0wHEkQsGG6cs6OvfwGVUggED32V4F3hD8oTIscW6yqhOqKQxufPiZhDTcXWFrxoBBJXjZ2uv4795gzp/aCiHZn"
+    "b3ZitzLT/FqB7nFEKrSHMoAafgi9PXty7N1rPD4RiVsnjKMs5wJ7hoxhlQkjonCrSSgSX0uv8VHP6WtN0D6L73U63HSzS"
+    "GTeFfU9fuvm2HBkM6dFlSZ0HuZXURNg+VB8uheFGB/luwAkltqUwktsmf1Bqgqj7nIbxf8O66SWT2E3tlKa9VB2vd82xK"
+    "VLzclgnQ3OptHhUdyXXyLGhluMiXZmXtb/Fbu9otwPaDIabrSLHKEEfjmtx1CsA7MBhvZ5qVplb0jHYdbMsqRtJnGsknd"
+    "dRSjvLXLKfcWIuRITT3spNN6qPy1tGO6oMO2zGL1LJDy9O0AWjwhv5FDpMVj7qKCCCiwm4XmutYmQ9dgQpq7u7AS2x2xV"
+    "27a7nYTsLs8Fuh8dtyKlmR71QBliMV95S3sXE9mnxSm90rFF47x7tLBmDIaJkG79CakoBFaQF7+6+3D2G24b/2iKV1GU8"
+    "4S/NJ5SO6MIf/8dE2x+vbS94JH5K+7ucCZNfdhy+BNZOZKGvhMD6i4GnUERO+k2rCyC0hlcA0UtA3RIxxUhcFOObAAo//"
+    "JgUMPOYa/woltV8iV+nukZ3Zeg+0tCJcheWL5qtp6EONR/3/6nC3age3Cad4MMqYIyEyDwBz8DgCcQsaBrw20J8etu9F+"
+    "n9H8zvKXNhH1xQ20Xaa35nc6DMWYp1EH5gErtLX/qBI6J26UH+BtoW4TFTwLu7Yx4MqqUy+PnfzpFS41Xx2aY/pzfzltn"
+    "1YLkLfb0fpoxuKnXeFaSVEvEjCjxw3GM4N3cE/EZ92LHN3N2dpeFvDDm6s3t39xQo1Cxe/8YRFkXaO3ZOIzo2MqvUynOc"
+    "DL8h/pFqvqSKyo58SnsvkUvVvgOmQEBatDhZWOvvu7eX7jPM9yQs/v08tlXY/LzrMCkuaW75FIAxanVuaHm+5Ewg+qpfq"
+    "t45rIyP076jxC9dR+OXYJrEoJ1EK/qTrs4PH9PRvBF+kkbUbc5hXy3YsFyNO5KtjAZ2CuSO2LJNK3orxua6EW8xCD+ld3"
+    "cvHyYggcpfvUhpXH+pzMujN3TaBCykMEdLwtJURRiwysT7fjNnJxQz5slasLlayl8+7Omn4uAA2aVZ+Q07NALoyBUNF8i"
+    "jvTOViZ7QwTglnnHBJIxan4TBOyBkB4YqfQ2PzW+8MtsYVTyDPMgYFl+Fg21mjiPaL6CfveM6i1LBbAX93u3vyF3dhjt2"
+    "m9AZopV2BWmw7L0omTpc3NzdMY0w8iSUTcRPi+ujjbKgQwqedym/4nTwcriNnUfzgbbSD2jjjFIOTKKjNnHXUcyPS8r0r"
+    "S2A/U8dLseLCoQpy0GXjGaYlHzSgWGIHQXuD57zVK6LvVLKmFJsGuGGYiU7Mvu9Fxa0p0EI7IomqiT9ASBNrnJf56L4sk"
+    "0AX6SXm7K3vJqzUfIilLX+kTW3uvhpO5yCPNs1xXRO1tRVZCUXIZlPOEubpTcWc4Y5z99ddsr3lZ7w0hKTakaEwggDExZ"
+    "ZT21yyCp8D13jct7f6cbvq+bCiZx3httiP/ebotSLylwrJ1n5CuXnWyyM9femNjsFMbsZc0aReCshlUkOKmmvaJnu7NtE"
+    "nEAnFou4Zw1c4Fhhx4uf9UxJ+mGiiyyE0MEOokQdWSkfJr0G0eG3bKU6rgdMmRfbVn36hR4Ze1Lszk7CdX1KlfSle8+C2"
+    "PZzZQ/MoCouL6epXTSuPSfvNhYTegT7w6p2Quv8Z5kubk5ZjwHxrsPJJwuxUj/5mE3HEQIPOcfrQkAfgVouQ/esDiUapE"
+    "bmHHD1lyGSiEemHJqXHPIWWkCqAVE+4OgDu7ykGvnQDN6ZN8Pe4CWNibKNBtcsxsIc8x6xcBBRSdg0pyQcg+nnH6OyNwh"
+    "OAQNp3y1YlQohaSsalmxi7x77z0HMiAVFUkGDqIYDoCQWcXCcmlcVdU3w2hR2THAEqeozTv8t0G",
+    "fBuwSU6lRSAqXmlhtPtd2KM+YNiLVc+VxA6qVMdoKOOhuEUDrssikNKYvRYUDiKCRpVY+7sv5QtD3TVGprmdXKtSxqGlj"
+    "MqEv1meqhjlPFmU3CMEiG0d5X4CX2jrLBYhgxzN9VDTLGKniAm9E+oVlNaFYHOSzYQ/OW2HjRFsYW3CMNGwjG9NRgYEdN"
+    "pxDIoSKa9YX2xaXoQG9FxsOETjhLFyryHZ1JaUaG3N2keXwXBv9Mp2PTYp6szDhXJzLyBOZ9VN9Nv9R3JT6TvjMMnsIC2"
+    "HxW9C10odbBgIeK6r+BTmvJuVF1+XITyfVly1bdeJZuarWZ5ARdr4BirZB82VqBivk73vgWRuv1hgehv0U3m3+007aH1b"
+    "ZKXu+SL9uryOsHNFDsqNm4qZN5zSBworgaBG/V2moHSWqpDbau1tjYJTZvqRv7NB0Oza0HQA71KeTDxuJyYJilpF/qb6y"
+    "CeMvkgn3BEsMZGXOaRJFddDUxshxUrvWKVkhFSZSDFU1k41mow8HTxBc8Q69kATmcRIhGStsMndiiT9OZrKeQltVjNTE7"
+    "W/Otqz4I3kyTXJaEEFCjqR/pNGDtdFQP6nscB/nIX8Xrlfv4da319Gi+ZUhhel098PhcHXb9rHrIBNi3ZGBf6iHY1ngQA"
+    "FYXfo1Ji+npFfu4NQbvFg3F/vDId9PDAie5NgpEjOBTL4CB9YxMBMMOtOW5TZbuLaRLTjbJS6ljiXEkMH5EW3NESQdKwR"
+    "vHAy8l+kgcDRjzUWN5jhkrd+3M0XK2sA3dHmnSukLAJ466fXfdDqwTb8DjWACV3qZZMreW/AEUF88Mbfa1S1iJPDlEiN+"
+    "rmqad6QLZsupow4kySnVWRknookLHnyxny2lSKf3zKiznw7UF697hhoC/wDKAXeZmDn78Xn0VkCjGS3a34uX+CCugtDul"
+    "sdzf6V1ZH1LBvdLVopF5D+WyK6kJRlal31y4jIsskxyJe2X8tDBCUuPg8Y31RoePORxYgs21LSuGF7esQ1nUA39V+3MxN"
+    "PKxsftW93n0kGTsTL7xwUPznMgVPYp01PQkftVPoXCsuartA7JhNEmrT8P+C3qy7KbjZJY2d1JZZ0Z0wLv0yVAtMrkwRA"
+    "xpxh7L/Fj6RMfuVgpJhYBmQRGEtUBXpccd/EEsJa2Pt0hxnuYjbnSRTkqu+gaWt8axcsNbfc4of5p5cUg8HXGOeNep9Bc"
+    "r2l6dppHcWaQJ5+vWC5QTNZky0Wu8oOxMUBr5BxfcruG4vlH1oljkfk1gcDapwVxEXc6hfXc3C10JnV88oQjJgemN5Gs2"
+    "weng0V6qabNOYsvSS1nsOgnFJL755nRDdSrr/td63eu48jZZVCuOSqiXz60gk2TFslR1x2l2MaUeN4SY2Tp4Nzunn2GUo"
+    "v65kHmxEZIQnbbcilcndtRr7d7O/Db8Jla8JYkstUDEeaA6rQ9oLivlJ1fYNnSogYcSIt2X0PbMOudxcFzIOz8nZYsEN9"
+    "MqC9wrU34JDJoXXp+bLw4OvRzs3jeTaNRMzyinEEOsvw6R+0pOsrJGNifhs/86rAus3Lum8Yet9xcg1awAK83Qmj2sfEj"
+    "9tRWFQ7DMgBb/dRUeU+v051XFf7Ztx2jLzt1ycPjcia72TarLA6BzCYWa7I7GuuTlRZ+WA98LH9u/1ZwAmYpktPjg80oL"
+    "2ALmtWc0bAsdtkXnclEs56VdwQqc/QEqggSxJh4dJ37DqDUb60I/2VLzY5pKsJAgn0TJbyUzXbkyhbnl3sZ2PJQ/0Q9n6"
+    "royM3o0uapZEi+jp10QtorkYsHKmG25x9MnwGywWyidyMALszC2zm64O8pwJL0UIiTNOc3va2mWmoGOBufzDVCsSpdDfa"
+    "GH77oIs5V+NxdgEQqnRD3aj4MnOBlXW+qA/GkdHrgWCloJBs58i2v+Np2GloDFjCgMnkNdgbMOf89yq0Swt18lfBfuCnz"
+    "TrUs71p7lP4cVMZmzxoNt/KJWZrV1ToQGkyJEapaM0xY8hD5/TNlp0yNBsnw6sOwnKyPHyOaCsFOu97EOsG2xDP1tCwqg"
+    "lDrS2dx6Qn1L7Ph/28QbIkbNO0k3tx0opU1srFvoJG8VtNEXLfeM7hykIFbwg8c2V3xu2YwV759kxG1tZ1DszWh9RB6Nl"
+    "PoE6Gzw7dH4J4v+3lreELiYaZ5lvGT4b6RMx5I9TsBx8FU9MrZXdmjkHY2jtu44UZ0cew0Kxm2SJJfbz3q+KGbMxBUz5Z"
+    "AKFt6lT69R9b/tVd7T80wr8kVds8UlY3trfOaeqzcJXiI8rzbjzz8EMBsD1lT0uFSS9CX+bnxUWQUBf9ATL17Zzl0ttjQ"
+    "+Y32NMqMvcazW6NU9kEMS8pHq7W0buTCEuUOGZyA9cPtRJOquMxvWzAMtmgwiELO5N9V1LKAOAz5nOZd9ZHPubFEPyB2e"
+    "VvqSd+p9HWTjYKvIw4XPha9X/n5D+OHe+tKBLObnyvjLbRED6v5rR1zv3dPYeu+dL49TAXb45dG9ezv2U4RpcfoVMKlSJ"
+    "+oPhvFgo99wiPS65ckjdGdYK0Qn5fbUmoOG7NoQMp3Q1BQE7Ysbsg/nv3NJAcR4l6H7xF9wlmfJmhwd7Ts2SyXCW9vFOA"
+    "ilTrCyeXgzrB9TdzButraKoq2pbPyR5LQSwzq9ieN4DiWbKKByJXHo1DCrN5UEPlILVIYYPuqcTejDMx5D/pVECJKFGTI"
+    "4W3oyvyxnP5U6Z7W1taCXNezkcD1ZZhFtRIEja04vw1t4YYyw2UZIUKL+JFH/a4jbBj5cLnGJixX2fDHswnMLOzJfAbKG"
+    "JCh+WpGuRe3YX+/ei9Lmma3rsx1Is6hgzr2WHiQmQyr5RbsnFbZk8nyq3rY2yBPg306r8fCgn/o6jng3DQdbz5+BcEdrQ"
+    "vSsGC+nMD57P+o0IJ37/37wAJk/2kF7/wtSspYKkgiypZaj7o+sGP2GwmfjlDuztpatpOf/omSJxP7Ga2xo8NWWsHBmWk"
+    "bEaLN/ta9j8YMHSdwYqPVgWBv31i2ojA6MtISFpKmxxgk8CbaVcVXDhP70+X8olkgKxuwhiUnU/pWLTRFBzUSv0qX9S1l"
+    "nEes7c098/rfzts1FVlOkDxu+dJWlHJzAVrzIf8FOqxH46iQytCzy5ppgk9Jf5dPebxOuEKDUlKp4xGuzV/Ns1q8eO7r+"
+    "R7iZPEXoiEflcKgT0f6Dx0rSb0MN452yPwqNFNOWUzq2kP2k5SdM+3XNSR3ckOhjiBwzX8uMskT+sNm2ATfRsr+dZ9jMs"
+    "Zp77p7WtcZm3XyqrVKOgkbyhPcMouvlIvqmauovaKFQi82CUGb7k8JfJ5MSYkU5BVnqFGR2kmyHLPdQHO33PZHjU1jAS5"
+    "cFjqZcEWxkffp9Y6XiTOh9pVLQ2xpvrOgDUKSI9y3tJLq6T7RSaOjh9GHqwt8rxpI82nchrR7GHV51KPDsAOmbmmWv+0D"
+    "bGLs2Dsc+yN6knQ7GmjL8fgI/MToG3M8nvcbdD/WJMLo/un/6ILy+fx0Z+u8BFzwRi/+Ho6XiYi17H8ykd21tpL3Jg5Fz"
+    "ur2mz5s+HB9O6+403/7g6jCX07F6WPYHi/a1ycypuSJ2ZmEy+nVlTokrvG73TleoEWbt3pUp93pXURwucF3h2kIA5B723"
+    "lpknEgy4ngSwUpu02GHt8I/eAdhYadtn4GnOYmhGF768MgCrYr/BOARb3yS5yu3QTmGE+txyzN3dwHtn+TyEo4Cf9jnqR"
+    "R/W84KEngAXUztuDPgjvysr4kU77m+5oxNKh+oZXtfAe/qmqhFbV5gmh5Ybb1qAA9EegzatE3qH",
+    "qnbey6urQH7Q0H+8ECntviN8N4oJfQi8yJO0gG4nEVnBDcHYtaGThWS0TiRcIksIUVJLwmDAXx0hki+JUHOnB1tXoWSdm"
+    "hKH6ZWoqlYD1Z0SFnXm2RO0q/4+GD7BkaiXxIHJo5OZc1wKICRZHW261sfwsi4qCV73QA6+n2OwNsBN4gMeWsfSZtkNBh"
+    "tfGrUng4Pd5BGfkLnaraJNu3GpEou2PcUYGmT+tc+/VC8I46/sSxU7Qk20HTTQzOulSBL3vbmqjf4Ei7tGrpM7fUDaOyv"
+    "64iZehhprZJg7LyoxggZ21d/3PPd26U4Tv1t9/Zfrt3VedMfRupwbOWVbzYzI0bFmxwd7LOL4QWRaE3mSmN5xTv2lKiq1"
+    "vpRakm6sFO4IjWP2Gtx/ja3CMyMswel9fJGAFI8fZC73xJ5NPJqaMqXSV2J1vtSlh/jJgzwccN4Kcvu3r3rdRd0OuwA+2"
+    "1VWmdVeG2WEdtlPffAjViyNUGJcbhkU9+7F34G3IBQlUh37N2dFIp9zZa6oM8Jz/ksHK9Rhlk4aZZ8C3VKkEtLZOFjiBP"
+    "IGNSp1/XzbEOWG2OwJWMmdiSUSket6c9JHLqmItmpzn05wy8J7ArWU7dZrm30EdmYxBUQncpcJBjvBdp18PkzbJ9VFDO8"
+    "Yi6maAFlk1QrAzWka+eGtvpTeEPRupw0KLr4HvYm3L7vSzQKa9gJmgdGjEYacS/L0d1dN/3ucFpvRyDI9o6u/0pwFbI/r"
+    "fd0cApQdwfOCy2enYhslp7lIPMNExDi1/O1yW6HS4ebR+PbSirJZrXErRsJ3a7EQOzyrNMedZipucWBAZN/aI/+r7Tcrv"
+    "FpetwA0J4Ohgmd4mMz5kxJ33d/jL/74UA8FNMqyeCMiIlfzmYJQy49KtlTAT6XEbOUa/ZPfgHrl5wWvjZ7Dtb5yro75v1"
+    "w09he335wNSQSbZlJGS1mJ2E2Yf3kGocfOa5jzaNzFG0JXStrO3wWK8i/kjYlYWJFYTfLKQNAJxGWWwNv7kWxDuYwT0ZZ"
+    "dWMG7BI27DHQC8nwHH2cEmnpLHNVgCLyGov8BsfxDZBW0+kksqugxjWvpf9Y6miW8NfJ3BP3ryW/IO99drEknvtaMkqHC"
+    "9Zy2N8RMqW3Pe7q2lcw7EdeUBcOzKF6zV2D8QN3xhNyrRzIKbyA4p2da49H8lacEj3ZYafKIdmbwHh2u/onxJpAMSIFP0"
+    "X+wqWjGgNkmTU3SAkxVJlfMa4rHY7AVE19popOw0ynfe+nlerlMWLn+jUj5acuF+lN4CJAxwDfFC2W2TcemvW+EOnxxou"
+    "CLG9x/dJyauNmy2ZyNF5/xrGi+shkb/0hXVR1TAXLPno0aKIEAB5OJ8RTia1OQHosbQIOwUjyoCFyBT9zkI2LYrmoudHl"
+    "5veMF9l1umBAz39AU57L1peOLte6ebX5fP0W+9DV2kPrY+E2iX2g0Ac+IhZj8wnsrnW2mMuo5vahKVk/SJX1c+g7vNfGh"
+    "c38/p5zu2M/2t2tURpwS1hLPuAIwy9rfEQNvU8nSrq4xlbLe+8LBAmydKpgrSMvGEuFVSwzP7KrMKVRzaCLZUWkw6JHlH"
+    "lO1C2Av/FALTYmr+FKWOHYHZLkIoc7yKHkoLX8ZDa7XHOVHkhsGjpnA1FHNbfoOhkxR7hwVSxUB1UAWEc09NhKErDyQpA"
+    "tsclqGjbSHKmcoANAw9r4w97+3d3IhSzxtBJ/nqyjrE96xNQptqLjf6W3q7gFBnjkGOAVIBcPJxqOKOkK9e6DxHGdtgMJ"
+    "cskhXYrWvyi+0MFFMksvQPQPuCXLV06ilfsiwPMP6ZsWdWI26l466wTtkd9F7d2E+3U4bnTKaRomD5C+znVt8hAAxe61Y"
+    "6vhIhkJi4CFQl5oiCvHmfmxKCu7g2WZSFChLpTVuvYoUxzJaXrJsDmbC0ExGO2gM4il4//183T4aSSJuiG4daS2KNUYGf"
+    "kdaUUi+2m9prxFFfJYNiE0MYzeG6eD0ZCfnyDQwNMJ/eEnqvM3Th3XzBrm/vnLqlTIVeiZiIqzjwYH5Us8FrRXXNcZCmp"
+    "zt1IOPLNIO+exA9eYYY7GQT94zRctgKzKG+bJJT1HXGga86skb26LTfGtrGpd0OZsff6Y5viRp+m4dIDEZYEyMaWyJw/t"
+    "KekTkAXeAQdWyZUwTdm6nw9rEjwfHY97UaUZokuqho0oI96TP0u0NZdMmKCFxzefzRfFCPxy6exGRJAyWjowM9AFybN0I"
+    "dPMsaZ2noc++m7kwRwfFk4Jp2opWtYjQM+MWxhlfEsypaH4rC5ONNtBu/CxgVx0C220L3b+o1Wr15LfoCacJTZNW20tY0"
+    "5s1Wq+6rxdn55H+/1zW9keqKvW1lOydS642A3ODxHU8P7sHjCN3GvcJB6+rYkQ/FKoQP1z0e5X+BzoyNchy3a0sKigHXJ"
+    "rQGty+3ViHNvAnnKYHCJ7Yyd2S7tSzq24Su0wsVqr81a4e5v4qoSIhwGN2iOTlz2Cs/y+rhOpFhh/ec/aczwa4n3APaWd"
+    "BFnrqJv+o26yTGbzKU0gy1KuDj2aXMJxIFy0Q5fonsG2c6/PPG9BJ/AsUOG/x1Er7PcGv75+8e7Ns2E/6z+OHlyaYLf77"
+    "y+P9gOP6PxrHT8InTdr2yxcmCyCgTCjcRgsaFdkgFfLAJm2cfMTl0saHxYE2/bqLF0sikW058BILS5wCWlNhCUMoMqINF"
+    "FYwKZFVGM5RzgnVnKiPj08UdQJV31oaEA8n0vgmYDgYL6sw1jl3DNRGXEGXEVzU7O8xcEHBt5PasipOp4zO9+xRuxKJBI"
+    "ptLZzta2jiFZ09hWsYUVT41VNFtiBfOLBVwP31YekeXNUzG9wU9w4+G4NRszvuhydLZZ5yV9DZGCakCg/tjfsb13NYuWe"
+    "LJJLOH0y6IkPZde4EUCl941nGAev8zGrzhZEdv0mZCdkGMfL1K8zlNGQQW4hBRV/XwKopsWNjM8IEA0Ze3N4q3MNcZGj3"
+    "JPeUQJuTTRPzvJUW6dd5OZ8WlTMEVR6OCcG6AI+jNE6H5bd3SXM53yCg516jZ7X+tFpE+pnQSvU0aeFKALNdxFYn3jfTF"
+    "eM8OuiKb/vD/br2Mqjrrve6w5jMeEL9tqwyeV0LhKIJN/kflOB4HfGTjtC/NX0A1nGidVFxDfKV+eNqAOGxgkM0Hut9iH"
+    "5kpU8cIVtwrEv1SABBEKTdfmz2OIKwr40uoSwEUrfPMHWEtlSkMPwk1HbgOVlTSwDV/qwC3XxliTIB7YGYnilPWAflL3G"
+    "aDYsIMVeEjHr4EFMQ0+JTC8AbXIzImjTVv1IEg0dh/uxl4kG4HVKwmlliZNGAb2FQVVioOfVTcAp3leWevlPt7s0hOdDp"
+    "w+ixc5OANZVmXYIhg0gVPVI/9YY6Yt6hKfZJIUmD+BYvVCSk9EQIjgQUH3EArlFJS+S6sK2aezBgG483O8AFX0JzdQZrW"
+    "b4AgZTnMXVxyRvUUlrBrcCVPUqohY9ie/sttz9fa8l1JD7+7YCrtpovsgvOZ4bBcyoakmDGKSJ/+ms0zJlYwjgL+oDzn8"
+    "EOa2yEQDckgWcaANkNN+zTvhpHa2NEO1UooQ/fgdYm6aSTbEKhEykkm8Hlni+iDT9JvH0N1v0YWBSSNCuTKr46uVyFhjl"
+    "9ukI4w/RjSdwZIHhDWV4shm1pvmBYnW+gEPaOVhoxvVS+tr6rLEtKg9IRhBefBzSIKzsiqu5Uiw7FOLv7q04tkNxy/pdF"
+    "8kHR4PO+YYtu0qc3LJTGyLWDQKNNBbGkWjMC6BnLNS73W5/NV9CbiVLVt6LVq7A3lK/whQB2kW7",
+    "1z0wyXaUh+LIpURYNVIV5A00/IQTorIpMPTgv8qkN5CoxjMPWC0wnt8hMSaJo4nE6LAbCG8q/IUOZO65s+K3c3M29eVw6"
+    "OltisZWYEcY4uHNQfodtoR1jKFRdn4mjjkMWq1AAsOJ7Dk47BIRUeE5PUXDXa5a51H/+7YdFjrJEhy9A7E44/CpuJFWDa"
+    "shkQBVrfTL2giEzgDNieX50tovqbidObSfRa/os6WC2nsL53drtWChm5iBeODIVvIQlSFqG2s4LyI5N70S6L/fAp/Iho5"
+    "pUKDzHYpc3aTt3Fesu9Gf7EJzrmkTQIJfp7NXJF6pUA0gL5oAc7DPIYjLXAMQiWUgMfdjApm1RZXG2agSSka/eeDZKGBn"
+    "87yeyoSnUj+xGW8iToe2NXhrepAqr9dvWwcfxyxdggUDRLCBHxRCQhnriagG/BPt72JMIr/8BAARQlsqG4KlZz8dIpib2"
+    "psIfmy/07ZT56+2vcVODIJexmowjJGNjIyMws0lSiI81DnOZXEZJk5bEUMcJZaGWZCEeP4ayxrCBAda8FIoDCItziGLHf"
+    "zI4w1qoTVEUEAYkhSo+2Bf4ZkbhaBt58MhElpHMW1SDAuIq8iiUIVwbNHu7Z+lDHxEpHBol02WWOUr69PPrJK8hm3RO/F"
+    "6DW9TL5J1o67YZHw/WGsNQgK1ptM2u1s6t6GQbfeih2I1maZ7zly6Z7otZvAZOziOGPRi4019Xp7eJgRhXNibonlL8vJz"
+    "uhB+0WrBMrZHeYowBcDIJJpuJeaqSOOVN97KWayJtFwuF6lkhxEnST5hG2er+dUdYE5EE9ENYnwS5n12oyzpLBtDR7KcB"
+    "7E6VlJjef9r6F4uQ2gNlK4Ysbw2e8WAaFyQAlpTlVQfkzHHphERwGGZ5GqtYV90qlzcu3dO5YBeYm7LIZ3j5C3g4TCzAb"
+    "UiHIMZPp+zoyA0b9PiM0tKyJukTzWq05r9BrDRYUsGoPYMhaKQ51pHcS1Y1Y2llVRFzg0UzlzuqXArym3Mn8gOCMH6CIE"
+    "be8Tqozot+M6CD5nSb3kRb1FbwsosDsYRa+miuFwksxbRj1LTQmHJ1bpESOpL1jEy8/Lq6dmbt89enTx62ptmF7bR+SKd"
+    "FgnQpQxazVncbImCaU5iQCu5TDKeLMY+pdeosfZzsbgyLQVmR8E0HRMP2mKNJPII3CBWMGpaVqcbe3aWVglvWcnLQxsVI"
+    "ULjRQGdKuc4TOyMscdsgcgwIbX0+5P8ZqPEoj6zz+TIbrAn0JpccqQRsaBw+CfOgi+BAO+KhwZxE3kKOZzmoEI1Pd2knn"
+    "+TZXsEiVuXANRWbHvWTNV3pCa0pSz5i17OOSDIHfgb6xGFQxMV9TTFqxv3tD3aRkqPPbWCPmP1bdhqFoD2S+MZ86/GT3w"
+    "68wBnRHAvpkyNd7qMlK+cAXxtUAsIj8y4nVWLZEQn1+XmIwpcwYaUFiv0hgY4DDzLjersFpvzuMhdfqpy+4IeTJy+mE4a"
+    "uAwY0XWnc6LRvkIS+Rxyv6VPIdpmfaCXBSr/C+mfhkMftva3srfmWIz611n6OV4kGixRxrSUZajjRwXj0wJWOj4uDEhQ/"
+    "J/CTKYwa37OV+ZtYW6TCxI84mmy8k615ZoK55Gw/+UGkpEgFR5WixsSQJQ33/mtHKRD8OLRagSLKtHM28ehcuYilAV8SJ"
+    "epetYUy+mYB/MibXGiMGhG4EpJonHJ3rzA2Lftd63wbYsEw9DzUBwlXhIooA4gC1wVAkCaE4r3Qgur8xRek2suSPkqWlP"
+    "lqDix5r1Rhapop+/5kyS8VgEMtDREDhu617bFwJxJw84PUvyIQxMYY5EJ+4dSUnipc5QAVi/g+wTHk/qbJg3xIVVJWteD"
+    "wBNK+HMY5Mk1iwpQKd27Rxwayc9lihy619Bf14GXCb3u4yKdxMH/CtpJJxuvTKM2oMwQKNBcdXNiDFjk5SBocYfBpWArK"
+    "neQj2OBzp9kSOFE/7scgAhvp15S9ZIIWuTmdR+looBZK5RTwCvtmrzh9wQUzjz0Db6JRMw8QpJj19ZhaaFQ980PjlWm1Z"
+    "5AqnduWwX652DGnXT0mbhQJWJxYDcWdWr7pnCQXliMNDFpyNotGojIjIvRksVZAX5rkNiKTyM9CgDxyKpbLhPKDbsXKw5"
+    "t2be4ida/vzxGpICh2USgHa2wsBZhQhb+5zZRLBAkJRt5SONRSpaAMGJtx5pioOW1l0SHRIdp4GaAsuFUglB4wzTCscpT"
+    "la4RZEWU86QKGyXwYlXi9oZRzG5ptnXT0xD6U5yaxi07p6mXtC7N18nW+soRD7h3NWNBg0wbEbSoyhhBPWW+TziKTiAuk"
+    "Uzf8t4vpyfHkLJoS6SWtCVODHyThue7t9XK2kBRO1YRyZKxVQeC+nkdAgacnBxpQj6ms6T25wW6n/JGDw6C/nrTiRNvaI"
+    "1bWZdBEsQOJ5bfnFN0xszqygvw/O5toelznwTtoi2XTwMO0y4h2K3kWJMqrhNSTbsfN0VeF+wZ9UPqKocCRbHrdJncKIR"
+    "DxnZU13ti3JZO/rbChA5QHXSx5tuvc3xY3rtHFLH0av6z8lRazZQepWQwpHe+ZZXhISB9wHFylrJKwsGX08q4YBIseloI"
+    "4Ne5Dn2Nu0eMXuPEwjB3OPklrh6VnA069Uk352VKQ7ft7YXVajl34sgcl6GX4sByHE9LB7j5pcI+qRwoSMOB3L0BNMjzU"
+    "hYIw1AgtQ317RDvOVym4WcS+YvPkuWA8xtQ3wHdh9+S5wAFXRQUc8D33cpvHD9fc3ymEZNZ/LtNeFCmZl7MoVEV992NTW"
+    "9ke82J7VSsz3lHinoDLxH10DjqxFkqiH7OhX5iQBFgxs7X3AyAWA1zvY1WNx6X19QtKASl14gEDqROJwMDazNSgbM0NmM"
+    "X/p4McI7+nx4dpMO/R4c7HLtIy7sqclyNqsX01/QGl6DaemkzsdzdwfVjfS5PoJG5bDgO4x0BIxWy+z9N3yO4PKeM+FDn"
+    "+6BCfDVRPVV9urpSzOc3nKvxldg29nPYewTu379XDNMupRx0QUds/UoguKTNd8qAujE7IzZicXWYupU3ZjSSHWlXy6acs"
+    "4b27Ep7yGDIr9NxRiJwSAMyIc5iD9nrFntMwdK4hXYi7xP03fizHzm/yo9M/HX2mwdJh0ZzRmu/cd8ikaL0I6+EJnvxlB"
+    "Z/Tbg6n0ra1QJIQfItJgCnRqf1kgkcp4KEjh3EeEYMBdK6QDa+LFLQOpae6Wz5SDSMyNvH0rBPjaXpWV6TceKtn4Ov2Tx"
+    "jOaFNMmK4sOhwFVGl/wFe9Wtt</script>\n<script>(()=>{document.currentScript.remove();const o=doc"
+    "ument.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));ne"
+    "w Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().t"
+    "hen(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createEl"
+    "ement(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"report\")"
+    ".innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -28700,6 +29177,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
+#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
@@ -28813,6 +29291,28 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
+/* Writes the functions of the program that called the library at a site, with their shares of its
+   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
+    const uint32_t dev = mli_dev_known(r->lord, s->device);
+    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
+    uint64_t live = 0, bytes = 0;
+    mli_callers callers;
+    size_t i;
+    mli_callers_of(r, row, &callers);
+    for (i = 0; i < callers.count; i++) {
+        live += callers.at[i].live_bytes;
+        bytes += callers.at[i].alloc_bytes;
+    }
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
+        const mli_caller *c = &callers.at[i];
+        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
+        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
+    }
+    if (i < callers.count) mli_put_str(r->o, ", ...");
+    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+}
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;
     uint64_t sum = 0;
@@ -28827,22 +29327,41 @@ static void mli_text_sites(mli_report *r, size_t most) {
         mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
                  s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
                  s->alloc_bytes, (const void *)s->site);
+        if (s->site != &mli_arena_site) mli_text_callers(r, s);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
-   ...". */
+/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
+   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
+   MLI_TEXT_FRAMES + 1 if there are more. */
+static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
+    const memlord_site *site = mli_site_display(r->lord, frame);
+    const mli_functions *all = mli_site_functions(r->lord, site);
+    const memlord_function alone = {*site, 0};
+    uint32_t i, count = all ? all->count : 1;
+    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
+        const memlord_function *f = all ? &all->at[i] : &alone;
+        if (f->library) continue;
+        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
+        shown++;
+    }
+    return shown;
+}
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
+   stack in which all functions are of standard libraries is shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
+    uint32_t at = node;
+    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
+        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    if (!node)
+        mli_put_str(r->o, "(unknown)");
+    else if (!shown)
+        mli_putf(r->o, "%p",
+                 (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
+    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
@@ -29519,6 +30038,12 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
                               of one call */
 #define MLI_VIZ_WORDS 128
 
+/* A tag, or the functions of a frame, in the memo of the pickle. */
+typedef struct mli_viz_memo {
+    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
+                              numbers follow each other; a count of 0: the memo has none of them */
+} mli_viz_memo;
+
 typedef struct mli_viz_writer {
     mli_export x;
     mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
@@ -29528,8 +30053,8 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
-                              pickle has it */
+    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    uint32_t numbers;      /* how many numbers the memo of the pickle uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -29620,35 +30145,45 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
-   The caller then writes the item, and passes the number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
-    if (!w->memo[number]) return 0;
-    mli_put_str(w->x.o, "j");
-    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
-    return 1;
+/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
+   caller does not write the items again. */
+static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
+    if (memo->count) return 1;
+    memo->first = w->numbers;
+    memo->count = count;
+    w->numbers += count;
+    return 0;
 }
-static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
-    w->memo[number] = 1;
-    mli_put_str(w->x.o, "r");
+/* Puts the item that was written last into the memo (code "r"), or writes the item that the memo
+   has (code "j"). */
+static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
+    mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
+/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    mli_viz_memo *memo = &w->memo[w->x.tags + frame];
+    const int known = mli_viz_known(w, memo, f.count);
+    uint32_t i;
+    for (i = 0; i < memo->count; i++) {
+        mli_viz_item(w->x.o, n + i);
+        if (!known) {
+            mli_frame_function(&f, i);
+            mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                    mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        }
+        mli_viz_number_of(w, known ? "j" : "r", memo->first + i);
+    }
+    return n + memo->count;
+}
 /* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
-    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
     mli_viz(w, "frames [");
-    for (n = 0; i < stack.n; i++, n++) {
-        uint32_t frame = stack.frame[i];
-        mli_frame_name f;
-        mli_viz_item(w->x.o, n);
-        if (mli_viz_get(w, w->x.tags + frame)) continue;
-        f = mli_frame_name_of(&w->x, frame);
-        mli_viz(w, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(w, w->x.tags + frame);
-    }
+    for (; i < stack.n; i++) n = mli_viz_frame(w, stack.frame[i], n);
     mli_viz_list_end(w->x.o, n);
 }
 
@@ -29744,11 +30279,11 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz_frames(w, b);
     if (snapshot) mli_viz(w, "category unknown");
     if (b->tag) {
+        mli_viz_memo *memo = &w->memo[b->tag];
+        const int known = mli_viz_known(w, memo, 1);
         mli_viz(w, "category");
-        if (!mli_viz_get(w, b->tag)) {
-            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
-            mli_viz_put(w, b->tag);
-        }
+        if (!known) mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+        mli_viz_number_of(w, known ? "j" : "r", memo->first);
     }
     mli_viz(w, "}");
 }
@@ -29832,8 +30367,8 @@ static MLI_COLD void mli_viz_write(void *writer) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     size_t size;
     mli_export_stacks(&w->x);
-    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
-    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    size = ((size_t)w->x.tags + mli_frame_count(&w->x) + 1) * sizeof *w->memo;
+    w->memo = (mli_viz_memo *)mli_own_alloc(w->x.lord, size);
     if (w->memo)
         mli_viz_body(w);
     else
@@ -30531,37 +31066,73 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
     mli_put_escaped(o, text, ';', ":");
 }
-/* Writes the stack of a line, the outermost frame first, and its bytes. */
+
+/* A walk over the functions of a stack, from the outermost one. */
+typedef struct mli_folded_walk {
+    mli_stack stack;   /* the frames that are still to come */
+    uint32_t left;     /* how many functions of the last frame are still to come */
+    mli_frame_name at; /* the function that the walk has reached */
+} mli_folded_walk;
+
+/* Moves to the next function, and returns 1. Returns 0 if there is none. */
+static MLI_COLD int mli_folded_next(const mli_export *x, mli_folded_walk *walk) {
+    if (!walk->left) {
+        if (!walk->stack.n) return 0;
+        walk->at = mli_frame_name_of(x, walk->stack.frame[--walk->stack.n]);
+        walk->left = walk->at.count;
+    }
+    mli_frame_function(&walk->at, --walk->left);
+    return 1;
+}
+static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line *line,
+                                      mli_folded_walk *walk) {
+    walk->stack = mli_stack_of(x, &line->of);
+    walk->left = 0;
+}
+
+/* Writes the stack of a line, the outermost function first, and its bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
-    mli_stack stack = mli_stack_of(x, &line->of);
+    mli_folded_walk walk;
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
     mli_put_str(o, w->measure);
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
-    while (stack.n--) {
-        const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        if (site) {
-            mli_put_str(o, ";");
-            mli_put_site_escaped(o, site, ';', ":");
-        } else {
-            mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
-        }
+    mli_folded_begin(x, line, &walk);
+    while (mli_folded_next(x, &walk)) {
+        const mli_frame_name *f = &walk.at;
+        const memlord_site site = {f->file, f->name == f->file ? "" : f->name, (int)f->line};
+        mli_put_str(o, ";");
+        mli_put_site_escaped(o, &site, ';', ":");
     }
     if (line->part) mli_folded_text(o, line->part);
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* Compares two frames as strcmp does. Frames that show the same text are equal. */
-static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
-    mli_frame_name f, g;
-    int order;
-    if (a == b) return 0;
-    f = mli_frame_name_of(x, a);
-    g = mli_frame_name_of(x, b);
-    order = strcmp(f.name, g.name);
-    if (!order) order = strcmp(f.file, g.file);
-    return order ? order : (f.line > g.line) - (f.line < g.line);
+/* Compares two functions as strcmp does. Functions that show the same text are equal. */
+static MLI_COLD int mli_folded_functions(const mli_frame_name *f, const mli_frame_name *g) {
+    int order = f->name == g->name ? 0 : strcmp(f->name, g->name);
+    if (!order && f->file != g->file) order = strcmp(f->file, g->file);
+    return order ? order : (f->line > g->line) - (f->line < g->line);
+}
+/* Compares two stacks from the outermost function inwards. */
+static MLI_COLD int mli_folded_stacks(const mli_export *x, const mli_folded_line *a,
+                                      const mli_folded_line *b) {
+    mli_folded_walk s, t;
+    int order = 0, more, other;
+    mli_folded_begin(x, a, &s);
+    mli_folded_begin(x, b, &t);
+    while (s.stack.n && t.stack.n &&
+           s.stack.frame[s.stack.n - 1] == t.stack.frame[t.stack.n - 1]) {
+        s.stack.n--;
+        t.stack.n--;
+    }
+    do {
+        more = mli_folded_next(x, &s);
+        other = mli_folded_next(x, &t);
+        if (more && other) order = mli_folded_functions(&s.at, &t.at);
+    } while (!order && more && other);
+    return order ? order : more - other;
 }
 static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
     char name[2][32];
@@ -30574,15 +31145,10 @@ static int mli_folded_texts(const char *a, const char *b) {
 }
 static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
                                      const mli_folded_line *b) {
-    mli_stack s, t;
     int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
     if (!order)
         order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
-    if (order) return order;
-    s = mli_stack_of(x, &a->of);
-    t = mli_stack_of(x, &b->of);
-    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
-    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    if (!order) order = mli_folded_stacks(x, a, b);
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
@@ -30716,8 +31282,8 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
    With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
-   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations
+   have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
    names of frames, the modules, the comments, and the names of parts. The comments are the
    anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
    location of a return address has the module as its mapping, and the address in the module's file,
@@ -30744,7 +31310,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* how many strings are written */
+    uint64_t strings, functions; /* how many are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer
@@ -30827,21 +31393,30 @@ static void mli_pprof_held(void *writer, const mli_live_block *b) {
     mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
-/* Writes a location and its function, which both have the number `id`. `file` is the number of a
-   string. */
-static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
+/* Writes a function under the next number, and adds a line of it to a location. */
+static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
-    const uint64_t function[] = {id, name, 0, file};
-    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->offset};
-    char buf[96];
+    uint64_t function[] = {++w->functions, 0, 0, 0};
+    function[1] = mli_pb_string(w, f->name);
+    if (f->file[0]) function[3] = mli_pb_string(w, f->file);
+    mli_pb_numbers(w->x.o, 5, function, 4);
+    mli_pb_pair(location, 4, function[0], f->line);
+}
+/* Writes the location of a frame and its functions, of which the last line is the outermost. */
+static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
+    char buf[64 + 14 * MLI_FUNCTIONS_MAX]; /* a line takes 14 bytes at most */
     mli_out m;
-    unsigned i;
+    uint32_t i;
     mli_out_buffer(&m, buf, sizeof buf);
     for (i = 0; i < 3; i++)
         if (place[i]) mli_pb_u64(&m, i + 1, place[i]);
-    mli_pb_pair(&m, 4, id, f->line);
-    mli_pb_message(o, 4, &m);
-    mli_pb_numbers(o, 5, function, 4);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_pprof_function(w, &m, &f);
+    }
+    mli_pb_message(w->x.o, 4, &m);
 }
 /* Writes the modules: all modules of the sites that were written, and perhaps others. The
    executable comes first, because pprof takes the first mapping for the program. */
@@ -30868,11 +31443,7 @@ static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
         (void)mli_pb_string(w, name);
     }
     for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(&w->x, i);
-        uint64_t name = mli_pb_string(w, f.name);
-        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
-    }
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) mli_pprof_location(w, i);
     mli_pprof_mappings(w, 0);
     mli_pprof_mappings(w, 1);
 }
@@ -30971,13 +31542,16 @@ typedef struct mli_heap_writer {
                                 see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
-static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
-    mli_put_str(o, mode);
+static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
     while (n--) {
         mli_put_str(o, " ");
         mli_put_hex_short(o, *v++);
     }
+}
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
+    mli_put_str(o, mode);
+    mli_heap_words(o, v, n);
     mli_put_str(o, "\n");
 }
 static void mli_heap_line1(mli_out *o, const char *mode, uint64_t v) {
@@ -31001,13 +31575,26 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
    *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
-    const mli_frame_name f = mli_frame_name_of(x, frame);
-    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
-    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    mli_frame_name f = mli_frame_name_of(x, frame);
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev}, next = *strings;
+    uint32_t i;
     if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
-    mli_putf(x->o, "s %s\n", f.name);
-    if (file) mli_putf(x->o, "s %s\n", f.file);
-    mli_heap_line(x->o, "i", place, 5);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_putf(x->o, "s %s\n", f.name);
+        if (f.file[0]) mli_putf(x->o, "s %s\n", f.file);
+        *strings += f.file[0] ? 2 : 1;
+    }
+    mli_put_str(x->o, "i");
+    mli_heap_words(x->o, place, 2);
+    for (i = 0; i < f.count; i++) {
+        uint64_t function[3] = {++next, 0, 0};
+        mli_frame_function(&f, i);
+        if (f.file[0]) function[1] = ++next;
+        function[2] = f.line;
+        mli_heap_words(x->o, function, 3);
+    }
+    mli_put_str(x->o, "\n");
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
@@ -32078,11 +32665,13 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
     r->whole = mli_format_whole(format);
     mli_report_capture(lord, r);
+    if (r->whole) mli_callers_begin(r);
     mli_format_write(r, format);
     mli_flush(r->o);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshot_list_free(lord, r->present);
+    mli_callers_end(r);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_leak_sites_free(&r->leak_sites);

@@ -128,6 +128,8 @@ fi
 said=$("$symbolize" "$out/profile.json" 2>/dev/null | "$symbolize" - 2>"$out/said" |
     cmp - "$out/named.json" 2>&1; cat "$out/said")
 matches 'a named profile can be named again, and from standard input' '!differ' 'places named'
+name --fold
+matches '--fold leaves the arguments of templates out' '^pie 1001 .*\|outer\(std::vector<>&\):8> '
 if command -v clang++ >/dev/null && app clang clang++; then
     profile ./clang
     name
@@ -184,9 +186,35 @@ else
     skip 'the functions of .gnu_debugdata are named' 'no xz'
 fi
 
+# -- formats of debug information --
+for how in -gdwarf-2 -gdwarf-3 -gdwarf-4 -gdwarf-5 -gz=zlib -gz=zstd -gz=zlib-gnu -gsplit-dwarf; do
+    if ! app format "$cxx" $how; then
+        skip "debug information of $how is read" "$cxx does not write it"
+        continue
+    fi
+    profile ./format
+    name
+    matches "debug information of $how is read" "^format 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
+        "^format 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\|deeper[^|]*:7\|outer[^|]*:8> \$" \
+        "^format 1004 \[app::method\(long\)\] app.cpp:$(line_of '// method') "
+done
+mv ./*.dwo "$out/tree" 2>/dev/null # the parts of -gsplit-dwarf
+name
+matches 'without the files of -gsplit-dwarf functions keep the names of their symbols' '!wrong' \
+    '^format 1002 \[exported\(?\)?\] ' '^format 1003 \[hidden(\(int\))?\] '
+
 # -- another file than the one that ran --
-cp whole other && profile ./other && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
-    "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
+cp whole linked && strip -s linked && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
+    "$cxx" -O2 -g -no-pie wrong.cpp -o wrong.debug && objcopy --add-gnu-debuglink=wrong.debug linked
+profile ./linked
+name
+matches 'the debug file of another program, with the right checksum, is not read' '!wrong' \
+    '^linked 1002 \[exported\] linked\+0x' '^linked 1003 \[\] linked\+0x'
+objcopy --only-keep-debug whole wrong.debug
+name
+matches 'nor is the right one with a wrong checksum, where a build id does not tell' '!wrong' \
+    '^linked 1003 \[(hidden.*)?\] '
+cp whole other && profile ./other && "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
 name
 matches 'a program replaced since is said, and not guessed' 'status [01]' \
     "other: 7 of 7 places not named: its build id is '$(id_of other)', and that of .*'$id'" \
@@ -283,14 +311,16 @@ cat >waits.cpp <<'END'
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 char *volatile kept;
 namespace app { __attribute__((noinline)) void method(long size) { kept = new char[(size_t)size]; } }
 static void child_ended(int) { _exit(99); }
-int main(int argc, char **argv) { /* ms, FILE to replace this program with, "fork" */
+int main(int argc, char **argv) { /* ms to work, FILE to replace this program with, "fork" */
     if (argc == 1) signal(SIGCHLD, child_ended);
-    if (argc > 1) usleep((unsigned)atoi(argv[1]) * 1000u);
-    if (argc > 2 && rename(argv[2], argv[0])) return 1;
+    if (argc > 1 && atoi(argv[1]) < 0) usleep((unsigned)-atoi(argv[1]) * 1000u); /* or to sleep */
+    while (argc > 1 && clock() / (CLOCKS_PER_SEC / 1000) < atoi(argv[1])) {}
+    if (argc > 2 && *argv[2] && rename(argv[2], argv[0])) return 1;
     if (argc > 3 && fork()) return wait(NULL) < 0;
     app::method(1009);
 }
@@ -312,17 +342,21 @@ matches 'the interposer alone has the names of dynamic symbols, demangled' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
 matches 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
-    '1009 B .* app::method\(long\) .*waits.cpp:7'
+    "1009 B .* app::method\(long\) .*waits.cpp:$(grep -n 'void method' waits.cpp | cut -d: -f1)"
 asked ./waits
 matches 'a short process does not ask symbolize' 'asked 0'
 asked ./waits 1100
-matches 'a process longer than a second asks it once' 'asked 1'
+matches 'a process that took a second of the processor asks it once' 'asked 1'
+asked ./waits -1100
+matches 'one that slept does not' 'asked 0'
+cp waits bare && strip -s bare
+asked ./bare 1100
+matches 'a stripped one, which it cannot name, does not' 'asked 0'
 asked MEMLORD_SYMBOLS=0 ./waits 1100
 matches 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
 asked MEMLORD_SYMBOLS=1 ./waits
 matches 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
-cp waits forks && cp waits next
-asked ./forks 1100 next fork
+asked ./waits 1100 '' fork
 matches 'a child that was forked a moment ago does not' 'asked 1'
 printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize
 preloaded stub MEMLORD_SYMBOLS=1 ./waits
@@ -334,10 +368,21 @@ sed 's/method/wronged/g' waits.cpp >wrong.cpp && "$cxx" -g -O1 -rdynamic wrong.c
 cp waits self
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./self 0 wrong
 matches 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
+cat >unlinks.cpp <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile kept;
+__attribute__((noinline)) void method(size_t size) { kept = malloc(size); }
+int main(int, char **argv) { method(1009); return unlink(argv[0]); }
+END
+"$cxx" -g -O1 -rdynamic unlinks.cpp -o unlinks
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./unlinks
+matches 'a program deleted while it ran has the names of its dynamic symbols' 'status 0' \
+    '1009 B .* method\(unsigned long\) unlinks.*\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
 matches 'what a library of the language does is put down to its caller' \
-    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
+    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <std::.*\*\|fill[^|]*:6\|deeper[^|]*:7\|outer[^|]*:8> "
 wait
 said=$(cat stuck/said)
 matches 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'
@@ -384,6 +429,31 @@ print([list(n.values())[0]["line"] for n in d["new"]], [f["site"]["line"] for f 
 line=$(line_of '// hidden')
 matches 'a place is named wherever it stands, its module by its path or its number' \
     "\[$line, $line\] \[$line, 0, 0, 0, 0, 0, 0\]" '3 of 3 places named'
+# A program whose debug information is damaged, in 24 ways: never a hang, and the report is whole.
+cat >damage.py <<'END'
+import random, re, subprocess, sys
+source, target, seed = sys.argv[1:]
+random.seed(seed)
+data = bytearray(open(source, "rb").read())
+sections = re.findall(r"\] (\.debug_\w+) +\w+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) ",
+                      subprocess.run(["readelf", "-SW", source], capture_output=True, text=True).stdout)
+assert len(sections) >= 4, sections
+for name, offset, size in sections:
+    for _ in range(random.choice((0, 1, 20))):
+        at = int(offset, 16) + random.randrange(int(size, 16))
+        data[at] = random.choice((0, 1, 0x7f, 0x80, 0xff, random.randrange(256)))
+open(target, "wb").write(data)
+END
+said=
+for seed in $(seq 24); do
+    python3 damage.py bin/waits bin/damaged $seed && chmod +x bin/damaged || said="$said no program"
+    one=$(cd bin && env LD_PRELOAD="$PWD/usr/lib/libmemlord_preload.so" MEMLORD_SYMBOLS=1 timeout -s KILL 60 ./damaged 2>&1
+        echo "status $?")
+    printf '%s\n' "$one" | grep -q '1009 B .*damaged.*+0x\|1009 B .*:7' &&
+        printf '%s\n' "$one" | grep -q '^status 0$' || said="$said seed $seed: $one"
+done
+matches 'damaged debug information harms neither the program nor its report' '^$'
+
 cp good.json profile.json
 said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
 matches 'a full disk is said' 'status 2' 'No space left'

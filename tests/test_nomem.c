@@ -106,8 +106,11 @@ static void name_one(script *s, uint64_t i) {
     if (i % 25 == 0) (void)CALL(s, memlord_expect(s->lord, device_of(i), name, i));
     site = memlord_site_at(s->lord, (void *)(uintptr_t)(0x400000 + i));
     assert_non_null(site);
-    if (memlord_site_address(s->lord, site)) /* else it could not be kept */
+    if (memlord_site_address(s->lord, site)) { /* else it could not be kept */
+        const memlord_function functions[] = {{{name, "inner", 1}, 1}, {{name, name, 2}, 0}};
         (void)CALL(s, memlord_site_rename(s->lord, site, name, NULL, 7));
+        (void)CALL(s, memlord_site_functions_set(s->lord, site, functions, 2));
+    }
     assert_exact(s);
 }
 

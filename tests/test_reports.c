@@ -1657,9 +1657,36 @@ static void json_strings_escape_the_name_of_a_site_once(void **state) {
     static const memlord_site site = {"x\xff.c", "f<int>", 7};
     memlord *lord = test_lord(state);
     char *json;
+    assert_ok(memlord_events_start(lord, 64));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, &site));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_true(json_is(json, "strings[1]", "f\\u003cint\\u003e x\xef\xbf\xbd" "ff.c:7"));
+    free(json);
+}
+
+static void json_has_strings_for_events_alone(void **state) {
+    static const memlord_site site = {"x.c", "f", 7};
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, &site));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"strings\":[\"\"],"));
+    free(json);
+}
+
+/* The ten largest, and the smaller ones of which the host has said something. */
+static void json_lists_plain_blocks_among_the_ten_largest_alone(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *json;
+    for (i = 1; i <= 30; i++) assert_ok(memlord_alloc(lord, cpu(), i, 100 * i, NULL));
+    MEMLORD_TAG(lord, "said") assert_ok(memlord_alloc(lord, cpu(), 100, 50, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "largest_blocks.count"), 11);
+    assert_int_equal(json_u64(json, "largest_blocks.of"), 31);
+    assert_int_equal(json_u64(json, "largest_blocks.bytes"), 100 * (21 + 30) * 10 / 2 + 50);
+    assert_int_equal(json_u64(json, "largest_blocks.blocks[9].bytes"), 2100);
+    assert_true(json_is(json, "largest_blocks.blocks[10].tag", "said"));
     free(json);
 }
 
@@ -2413,6 +2440,8 @@ int main(void) {
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
         TEST_SITES(json_strings_escape_the_name_of_a_site_once),
+        TEST_SITES(json_has_strings_for_events_alone),
+        TEST(json_lists_plain_blocks_among_the_ten_largest_alone),
         TEST_SITES(hostile_names_leave_text_printable),
         TEST(a_name_of_100_kilobytes_is_survived),
         TEST(pieces_are_small),

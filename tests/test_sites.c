@@ -424,6 +424,82 @@ static void a_rename_of_the_unseen_is_unknown(void **state) {
     assert_int_equal(memlord_site_rename(lord, &unseen, "a", "b", 1), MEMLORD_E_UNKNOWN);
 }
 
+static const memlord_function inlined[] = {{{"/usr/include/new", "std::take", 7}, 1},
+                                           {{"app.cpp", "inner", 8}, 0},
+                                           {{"app.cpp", "outer", 20}, 0}};
+
+static void a_site_with_functions_shows_the_first_that_is_of_no_library(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1234567);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_ok(memlord_site_functions_set(lord, site, inlined, 3));
+    assert_string_equal(row_of(lord, cpu(), "inner").site->file, "app.cpp");
+    assert_int_equal(row_of(lord, cpu(), "inner").site->line, 8);
+    assert_ok(memlord_site_functions_set(lord, site, inlined, 1));
+    assert_string_equal(row_of(lord, cpu(), "std::take").site->file, "/usr/include/new");
+}
+
+static void a_rename_forgets_the_functions_of_a_site(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1234567);
+    char *report;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_ok(memlord_site_functions_set(lord, site, inlined, 3));
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(report, "std::take"));
+    free(report);
+    assert_ok(memlord_site_rename(lord, site, NULL, "renamed", 0));
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_null(strstr(report, "std::take"));
+    assert_non_null(strstr(report, "renamed"));
+    free(report);
+}
+
+static void functions_are_of_return_addresses_and_at_most_256(void **state) {
+    static memlord_function many[257];
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1234567);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_int_equal(memlord_site_functions_set(lord, &loader, inlined, 3), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_site_functions_set(lord, NULL, inlined, 3), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_site_functions_set(lord, site, NULL, 3), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_site_functions_set(lord, site, inlined, 0), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_site_functions_set(lord, site, many, 257), MEMLORD_E_INVALID);
+    assert_ok(memlord_site_functions_set(lord, site, many, 256));
+    assert_ok(memlord_site_functions_set(NULL, site, inlined, 3));
+}
+
+#define PLACES 400
+
+/* In one ledger the symbols are looked up together, in the other one by one. */
+static void symbols_are_the_same_together_and_one_by_one(void **state) {
+    static memlord_site_stat rows[PLACES];
+    memlord *lord = test_lord(state), *other;
+    memlord_desc desc;
+    size_t i, n, named = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_SITES;
+    assert_ok(memlord_create(&desc, &other));
+    for (i = 0; i < PLACES; i++) {
+        void *address = (char *)(uintptr_t)&qsort + 1 + 97 * i;
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 + 64 * i, 1 + i, memlord_site_at(lord, address)));
+        assert_ok(memlord_alloc(other, cpu(), 0x1000 + 64 * i, 1 + i, memlord_site_at(other, address)));
+    }
+    n = memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, PLACES);
+    assert_int_equal(n, PLACES);
+    for (i = 0; i < n; i++) {
+        memlord_block_info block;
+        const uint64_t key = 0x1000 + 64 * (rows[i].live_bytes - 1);
+        assert_ok(memlord_block_find(other, cpu(), key, &block));
+        assert_string_equal(rows[i].site->function, block.site->function);
+        named += rows[i].site->function[0] != 0;
+    }
+#if defined(__GLIBC__) && defined(__PIE__) /* else qsort may be the entry of a table of calls */
+    assert_true(named > 1);
+#endif
+    memlord_destroy(other);
+}
+
 static void growth_of_a_block_counts_at_its_birth_site(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
@@ -766,6 +842,10 @@ int main(void) {
         TEST_SITES(a_rename_wins_over_the_symbol_of_the_place),
         TEST_SITES(what_was_handed_out_before_a_rename_stays_valid),
         TEST_SITES(a_rename_of_the_unseen_is_unknown),
+        TEST_SITES(a_site_with_functions_shows_the_first_that_is_of_no_library),
+        TEST_SITES(a_rename_forgets_the_functions_of_a_site),
+        TEST_SITES(functions_are_of_return_addresses_and_at_most_256),
+        TEST_SITES(symbols_are_the_same_together_and_one_by_one),
         TEST_SITES(growth_of_a_block_counts_at_its_birth_site),
         TEST_SITES(a_move_takes_the_live_bytes_along),
         TEST_SITES(a_site_at_any_address_is_not_taken_for_a_device),

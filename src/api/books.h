@@ -287,11 +287,28 @@ MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site 
                                               memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
 /* Gives a site better strings for later reports, for example from debug information. Structs that
-   were handed out before stay valid. NULL and 0 keep the old values.
+   were handed out before stay valid. NULL and 0 keep the old values. The site forgets the
+   functions that memlord_site_functions_set gave it.
    Errors: E_UNKNOWN if this ledger has not seen the site; E_NOMEM. */
 MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
                                                const char *file, const char *function,
                                                int line) MLI_OFF(MEMLORD_OK)
+
+/* A function at a return address. Compilers inline functions into others, so that one address may
+   be in several functions. */
+typedef struct memlord_function {
+    memlord_site at; /* the function, and the file and the line in it; NULL strings are "" */
+    int library;     /* 1: it is a function of a standard library */
+} memlord_function;
+
+/* Names the functions at a return address, the innermost first: each is inlined in the next one.
+   Reports show all of them in stacks. They show the site as the first function that is not of a
+   library; if there is none, as the last one. The strings are copied.
+   Errors: E_INVALID no functions, or more than 256; E_UNKNOWN a planted site, or not seen by this
+           ledger; E_NOMEM. */
+MEMLORD_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                      const memlord_function *functions,
+                                                      size_t count) MLI_OFF(MEMLORD_OK)
 
 /* The numbers of a site on one device. `alloc_bytes` and `allocs` were allocated at the site.
    `free_bytes` and `frees` were freed at the site, wherever they were allocated. `live_bytes` were

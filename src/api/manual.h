@@ -66,7 +66,7 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
-                     _rename, _top_alloc, _top_free; MEMLORD_SITE
+                     _rename, _functions_set, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;

@@ -396,7 +396,7 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_row *row = mli_row_at(lord, book, number);
     const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
     const mli_thread *t = mli_thread_first(lord);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     int64_t peak;
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {

@@ -95,8 +95,8 @@ typedef struct mli_row {
                               resets */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
-    mli_cell *first;       /* the row's first cell, from when a second cell publishes until the
-                              first publishes again; else NULL */
+    mli_cell *first;       /* the row's first cell, while a second cell has published and the
+                              first has not published again since; otherwise NULL */
     uint64_t slack;        /* the highest value of mli_row_slack so far */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
@@ -215,7 +215,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
    tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
    that called free. */
 typedef struct mli_row_delta {
-    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint32_t dev;                    /* the device, or 0 if no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */

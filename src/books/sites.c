@@ -9,7 +9,11 @@
 #include "books/counters.h"
 
 struct mli_sites_state {
-    mli_ptr modules;      /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr modules; /* mli_module *: the newest module; changes under the cold lock */
+    mli_ptr places;  /* mli_site_record *: the newest site of a return address; changes under the
+                        cold lock */
+    mli_ptr named;   /* mli_site_record *: the newest site whose symbol was looked up; so were the
+                        symbols of all older sites; NULL if none was */
 };
 
 /* These are arrays, not string literals. A linker drops the literals of an object all together or
@@ -267,6 +271,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
         (*out)->where = module;
         (*out)->offset = offset;
         mli_site_add_locked(lord, *out, content);
+        (*out)->before = (mli_site_record *)mli_ptr_load(&lord->sites->places);
+        mli_ptr_store_release(&lord->sites->places, *out); /* pairs with mli_places_name */
     }
     if (image->stays && !mli_index_get(lord, key))
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
@@ -301,16 +307,20 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
+/* Returns 1 if the module that had a return address when it was first seen has it now. */
+static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
+    const mli_module *now = site->where;
+    return now && (now->image.stays ||
+                   (mli_module_now(lord, site->address, &now) && now == site->where));
+}
 /* Returns the name of the function that has the return address of a site. Returns NULL if the
    symbol is not known, or if the module is not there now. Requires: the caller holds no lock of the
-   ledger, because dladdr takes the loader's lock, and the call could wait for ever. */
+   ledger, because the search takes a lock of the loader, and the call could wait for ever. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
-    const mli_module *now = site->where;
-    if (!now || (!now->image.stays &&
-                 (!mli_module_now(lord, site->address, &now) || now != site->where)))
-        return NULL;
-    return mli_symbol_at((const char *)site->address - 1);
+    mli_symbol_query q = {(const char *)site->address - 1, NULL, 0, NULL};
+    if (mli_place_is_there(lord, site)) mli_symbols_at(&q, 1);
+    return q.name;
 }
 /* Displays a site as `from` from now on. Adds the ledger's copy of `from` to the index, because the
    host may pass any struct that it was given. Returns MLI_AGAIN if it needs memory first. */
@@ -338,6 +348,53 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
+static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
+    size_t gap, i, k;
+    for (gap = n / 2; gap; gap /= 2) {
+        for (i = gap; i < n; i++) {
+            const mli_symbol_query moving = q[i];
+            for (k = i; k >= gap && q[k - gap].address > moving.address; k -= gap)
+                q[k] = q[k - gap];
+            q[k] = moving;
+        }
+    }
+}
+/* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
+   many it took. Those whose module is gone it only marks as looked up. */
+static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
+                                       const mli_site_record *end, mli_symbol_query *q, size_t n) {
+    size_t taken = 0;
+    for (; site != end && taken < n; site = site->before) {
+        if (mli_u32_exchange(&site->resolved, 1) || !mli_place_is_there(lord, site)) continue;
+        q[taken].address = (const char *)site->address - 1;
+        q[taken++].user = site;
+    }
+    return taken;
+}
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
+    mli_site_record *first = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->places), *site;
+    const mli_site_record *end = (mli_site_record *)mli_ptr_load_acquire(&lord->sites->named);
+    size_t i, n = 0, taken;
+    mli_symbol_query *q;
+    for (site = first; site != end && site; site = site->before) n++;
+    if (!n) return;
+    q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
+    if (!q) return; /* the sites get their names one by one, as they are displayed */
+    taken = mli_places_take(lord, first, end, q, n);
+    mli_symbols_sort(q, taken);
+    mli_symbols_at(q, taken);
+    for (i = 0; i < taken; i++) {
+        memlord_site named;
+        site = (mli_site_record *)q[i].user;
+        named = *(const memlord_site *)mli_ptr_load_acquire(&site->display);
+        if (!q[i].name || named.function[0]) continue;
+        named.function = q[i].name;
+        (void)mli_site_set_display(lord, site, &named);
+    }
+    mli_ptr_store_release(&lord->sites->named, first); /* pairs with the load above */
+    mli_own_free(lord, q, n * sizeof *q);
+}
+
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
@@ -362,6 +419,11 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     *named = *site;
     named->function = mli_place_function(lord, record);
     return named->function ? named : site;
+}
+
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (const mli_functions *)mli_ptr_load_acquire(&record->functions) : NULL;
 }
 
 /* Finds or adds the row of a site or a tag on a device. `from` is the origin of the site, or NULL
@@ -451,6 +513,7 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
                                            const char *file, const char *function, int line) {
     mli_site_record *record;
     memlord_site shown;
+    memlord_result result;
     if (!lord) return MEMLORD_OK;
     if (!site) return MEMLORD_E_INVALID;
     record = mli_site_record_of(lord, site);
@@ -459,5 +522,50 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     if (file) shown.file = file;
     if (function) shown.function = function;
     if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
+    result = mli_site_set_display(lord, record, &shown);
+    if (result == MEMLORD_OK) mli_ptr_store(&record->functions, NULL);
+    return result;
+}
+
+/* Gives a site its functions, whose strings it copies to `all`. MLI_AGAIN: the function needs memory
+   first. */
+static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
+                                                         const memlord_function *from,
+                                                         mli_functions *all) {
+    memlord_result r = MEMLORD_OK;
+    uint32_t i;
+    for (i = 0; i < all->count && r == MEMLORD_OK; i++) {
+        r = mli_site_copy_locked(lord, &from[i].at, &all->at[i].at);
+        all->at[i].library = from[i].library != 0;
+    }
+    if (r) return r;
+    for (i = 0; i + 1 < all->count && all->at[i].library;) i++;
+    all->shown = i;
+    mli_u32_store(&site->resolved, 1); /* a function without a name keeps none */
+    r = mli_site_display_locked(lord, site, &all->at[i].at);
+    if (r) return r;
+    mli_ptr_store_release(&site->functions, all); /* pairs with mli_site_functions */
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_site_functions_set(memlord *lord, const memlord_site *site,
+                                                  const memlord_function *functions,
+                                                  size_t count) {
+    const size_t size = sizeof(mli_functions) + count * sizeof *functions;
+    mli_site_record *record;
+    mli_functions *all;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!site || !functions || !count || count > MLI_FUNCTIONS_MAX) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    all = (mli_functions *)mli_own_alloc(lord, size);
+    if (!all) return MEMLORD_E_NOMEM;
+    all->count = (uint32_t)count;
+    all->at = (memlord_function *)(void *)(all + 1);
+    do {
+        mli_cold_enter();
+        r = mli_site_functions_locked(lord, record, functions, all);
+    } while (mli_cold_leave(lord, &r));
+    if (r) mli_own_free(lord, all, size);
+    return r;
 }

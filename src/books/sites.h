@@ -62,11 +62,22 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
+#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+
+/* The functions at a return address, the innermost first. Each is inlined in the next one. */
+typedef struct mli_functions {
+    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
+                              the site: see memlord_site_functions_set */
+    memlord_function *at;  /* they lie behind this struct */
+} mli_functions;
+
 typedef struct mli_site_record {
     memlord_site original;   /* what reports display until the site is renamed or its symbol is
                                 found */
     mli_ptr display;         /* const memlord_site *: what reports display now; a rename replaces
                                 the whole struct */
+    mli_ptr functions;       /* const mli_functions *: the functions at the return address; NULL if
+                                only the displayed function is known */
     const void *address;     /* the return address by which the site was first seen; NULL if the
                                 site is a struct of the host */
     const void *module;      /* of a struct of the host: the module that has it (see
@@ -75,6 +86,7 @@ typedef struct mli_site_record {
     uint64_t offset;         /* the offset in the file of the byte before the return address, which
                                 lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    struct mli_site_record *before; /* the site of a return address that was made before this one */
     uint32_t frame;          /* the number of the site among the frames of stacks; 0 if no stack has
                                 the site */
 } mli_site_record;
@@ -114,8 +126,13 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
+/* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
+   of each module once. A caller that displays many sites calls it first. Requires: as
+   mli_site_display. */
+MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because dladdr walks a module's symbols, which is too slow for a recording call.
+   first displayed, because the search reads all symbols of its module, which is too slow for a recording
+   call.
    Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
@@ -126,6 +143,10 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
    *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
+
+/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
+   or none. */
+MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,

@@ -12,6 +12,7 @@
 #include "books/names.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/callers.h"
 #include "reports/capture.h"
 #include "reports/leaks.h"
 #include "reports/formats.h"
@@ -54,11 +55,13 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
     r->whole = mli_format_whole(format);
     mli_report_capture(lord, r);
+    if (r->whole) mli_callers_begin(r);
     mli_format_write(r, format);
     mli_flush(r->o);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshot_list_free(lord, r->present);
+    mli_callers_end(r);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_leak_sites_free(&r->leak_sites);

@@ -179,9 +179,138 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (!search.modules) out->stays = 0; /* libc of a static program is not set up yet */
     errno = saved;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    mli_dl_info info;
-    return mli_dladdr && mli_dladdr(address, &info) ? info.name : NULL;
+
+/* The dynamic symbols of a module. */
+typedef struct mli_dl_symbols {
+    const ElfW(Sym) * at;
+    const char *names;
+    uint64_t count, names_size;
+} mli_dl_symbols;
+
+/* Returns the dynamic section of a module; NULL: it has none in memory. */
+static const ElfW(Dyn) * mli_dynamic_of(const mli_dl_phdrs *module) {
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    while (p < end && p->p_type != PT_DYNAMIC) p++;
+    if (p == end || !mli_segment_of(module, p->p_vaddr, p->p_memsz)) return NULL;
+    return (const ElfW(Dyn) *)((uintptr_t)module->bias + p->p_vaddr);
+}
+/* Returns the value that a dynamic section has for a tag; 0: it has none. */
+static uint64_t mli_dynamic_value(const ElfW(Dyn) * d, uint64_t tag) {
+    for (; d->d_tag != DT_NULL; d++)
+        if ((uint64_t)d->d_tag == tag) return d->d_un.d_val;
+    return 0;
+}
+/* Returns what the address in a dynamic section points to; NULL: not all of its `size` bytes are in
+   memory. Some loaders replace the address in the file by the one in memory, and some do not. *end
+   is the end of the segment. */
+static const void *mli_dynamic_data(const mli_dl_phdrs *module, uint64_t at, uint64_t size,
+                                    const char **end) {
+    const ElfW(Phdr) *p = NULL;
+    if (!at) return NULL;
+    if (at >= module->bias) p = mli_segment_of(module, at - module->bias, size);
+    if (p)
+        at -= module->bias;
+    else
+        p = mli_segment_of(module, at, size);
+    if (!p) return NULL;
+    *end = (const char *)((uintptr_t)module->bias + p->p_vaddr) + p->p_memsz;
+    return (const void *)((uintptr_t)module->bias + (uintptr_t)at);
+}
+/* Returns the number of the last symbol that a table of DT_GNU_HASH has, and 1 more; 0: it has
+   none, or it is damaged. The last chain ends with that symbol. */
+static MLI_COLD uint64_t mli_gnu_hash_count(const uint32_t *table, const char *end) {
+    const uint64_t words = (uint64_t)(end - (const char *)table) / sizeof *table;
+    const uint64_t chains = 4 + (uint64_t)table[2] * (sizeof(ElfW(Addr)) / 4) + table[0];
+    const uint32_t first = table[1];
+    uint64_t at, last = 0;
+    if (chains > words) return 0;
+    for (at = chains - table[0]; at < chains; at++)
+        if (table[at] > last) last = table[at];
+    if (last < first) return 0;
+    for (at = chains + (last - first); at < words && !(table[at] & 1);) at++;
+    return at < words ? at - chains + first + 1 : 0;
+}
+/* Finds the symbols of a module. Returns 0 if it has none, or if they are damaged. */
+static MLI_COLD int mli_symbols_of(const mli_dl_phdrs *module, mli_dl_symbols *out) {
+    const ElfW(Dyn) *d = mli_dynamic_of(module);
+    const uint32_t *table;
+    const char *end;
+    memset(out, 0, sizeof *out);
+    if (!d) return 0;
+    table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_GNU_HASH), 16, &end);
+    if (table) {
+        out->count = mli_gnu_hash_count(table, end);
+    } else {
+        table = (const uint32_t *)mli_dynamic_data(module, mli_dynamic_value(d, DT_HASH), 8, &end);
+        out->count = table ? table[1] : 0;
+    }
+    out->at = (const ElfW(Sym) *)mli_dynamic_data(module, mli_dynamic_value(d, DT_SYMTAB),
+                                                  out->count * sizeof *out->at, &end);
+    out->names_size = mli_dynamic_value(d, DT_STRSZ);
+    out->names = (const char *)mli_dynamic_data(module, mli_dynamic_value(d, DT_STRTAB),
+                                                out->names_size, &end);
+    return out->count && out->at && out->names_size && out->names &&
+           !out->names[out->names_size - 1];
+}
+
+/* Returns the index of the first query at or above an address; n: there is none. */
+static size_t mli_queries_from(const mli_symbol_query *q, size_t n, uintptr_t address) {
+    size_t from = 0;
+    while (n) {
+        const size_t half = n / 2;
+        if ((uintptr_t)q[from + half].address < address) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return from;
+}
+/* Notes a symbol for the addresses in it. Of several symbols that contain an address, the one that
+   begins last counts. */
+static void mli_symbol_note(const mli_dl_symbols *symbols, const ElfW(Sym) * symbol, uintptr_t bias,
+                            mli_symbol_query *q, size_t n) {
+    const uintptr_t start = bias + symbol->st_value;
+    size_t i;
+    if (!symbol->st_size || symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 15) == STT_TLS ||
+        symbol->st_name >= symbols->names_size || start > (uintptr_t)q[n - 1].address)
+        return;
+    i = mli_queries_from(q, n, start);
+    for (; i < n && (uintptr_t)q[i].address - start < symbol->st_size; i++) {
+        if (q[i].name && q[i].value >= symbol->st_value) continue;
+        q[i].name = symbols->names + symbol->st_name;
+        q[i].value = symbol->st_value;
+    }
+}
+typedef struct mli_symbol_search {
+    mli_symbol_query *q;
+    size_t n;
+} mli_symbol_search;
+/* Reads the symbols of a module, if addresses are in it. */
+static MLI_COLD int mli_symbols_visit(mli_dl_phdrs *module, size_t size, void *user) {
+    const mli_symbol_search *search = (const mli_symbol_search *)user;
+    const ElfW(Phdr) *p = module->at, *last = p + module->count;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    mli_dl_symbols symbols;
+    size_t from, end;
+    uint64_t i;
+    (void)size;
+    for (; p < last; p++) {
+        if (p->p_type != PT_LOAD) continue;
+        if (p->p_vaddr < low) low = p->p_vaddr;
+        if (p->p_vaddr + p->p_memsz > high) high = p->p_vaddr + p->p_memsz;
+    }
+    from = mli_queries_from(search->q, search->n, module->bias + low);
+    end = mli_queries_from(search->q, search->n, module->bias + high);
+    if (low >= high || from >= end || !mli_symbols_of(module, &symbols)) return 0;
+    for (i = 0; i < symbols.count; i++)
+        mli_symbol_note(&symbols, &symbols.at[i], module->bias, search->q + from, end - from);
+    return 0;
+}
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    mli_symbol_search search = {q, n};
+    (void)mli_dl_each(mli_symbols_visit, &search);
 }
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -207,9 +336,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
         out->path = executable;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -238,9 +367,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
                                        NULL, NULL);
     executable[n] = 0;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
@@ -258,9 +387,9 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = 1;
 }
-MLI_PRIVATE const char *mli_symbol_at(const void *address) {
-    (void)address;
-    return NULL;
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n) {
+    (void)q;
+    (void)n;
 }
 #endif
 

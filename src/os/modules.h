@@ -15,8 +15,20 @@
      mli_image_at   Describes the module of an address, for a recording call that sees the address
                     for the first time. It allocates nothing and does not wait for dlopen either.
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
-     mli_symbol_at  Returns the name of the function whose symbol contains an address, or NULL if
-                    there is none. It may wait for dlopen. */
+     mli_symbols_at Looks for the symbols of `n` addresses, which the caller has sorted. Reads the
+                    symbols of a module once, for all addresses in it. It does not wait for the
+                    constructors that dlopen runs. On other systems than Linux it finds none: a
+                    symbol of macOS has no size, so the nearest one below need not contain the
+                    address; Windows keeps the names in separate files that need dbghelp. */
+
+/* An address, and the symbol that contains it. */
+typedef struct mli_symbol_query {
+    const void *address;
+    const char *name; /* of the function, which is valid as long as its module is loaded; NULL: no
+                         symbol contains the address */
+    uint64_t value;   /* the address of the symbol in the file of the module */
+    void *user;       /* what the caller wants */
+} mli_symbol_query;
 
 #if defined(__linux__)
 
@@ -29,25 +41,22 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE MLI_COLD void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif defined(__APPLE__)
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. A symbol of this system has no size, so the nearest one below an address need not
-   contain that address. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-/* Returns NULL. Windows keeps function names in separate files, and only dbghelp reads them. */
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #else
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
-MLI_PRIVATE const char *mli_symbol_at(const void *address);
+MLI_PRIVATE void mli_symbols_at(mli_symbol_query *q, size_t n);
 #endif
 /* Keeps the module that has this code loaded until the process ends, if it could be closed and the
    system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for

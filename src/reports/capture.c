@@ -451,6 +451,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
+    mli_places_name(lord);
     r->lord = lord;
     r->uptime = mli_ledger_now(lord) - lord->started;
     r->scale = mli_stamp_scale_now(lord);

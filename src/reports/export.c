@@ -64,28 +64,40 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+/* The frames that are no place of code, by kind. A function without a name is of the first kind. */
+static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
+                                              "(others)"};
+
+static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
+    f->name = site->function[0] ? site->function : site->file;
+    if (!f->name[0]) f->name = mli_frame_kinds[MLI_FRAME_UNKNOWN];
+    f->file = site->file;
+    f->line = mli_site_line(site);
+}
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i) {
+    if (f->functions) mli_frame_name_set(f, &f->functions->at[i].at);
+}
 static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
                                          const memlord_site *site, mli_frame_name *f) {
     const mli_site_record *record = mli_site_record_of(x->lord, site);
-    f->file = site->file;
-    f->line = mli_site_line(site);
+    mli_frame_name_set(f, site);
     if (record) {
         f->module = record->where;
         f->offset = record->offset;
     }
     if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-    if (site->function[0] || site->file[0])
-        f->name = site->function[0] ? site->function : site->file;
+    f->functions = mli_site_functions(x->lord, site);
+    if (f->functions) f->count = f->functions->count;
+    mli_frame_function(f, 0);
 }
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
-    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)", "(others)"};
     const memlord_site *site = mli_frame_site(x, frame);
-    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
+    mli_frame_name f = {mli_frame_kinds[MLI_FRAME_UNKNOWN], "", NULL, 0, 0, 0, 0, 1, NULL};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
         mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
-        f.name = kinds[fixed % MLI_FRAME_KINDS];
+        f.name = mli_frame_kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
     } else {
         const mli_scope_record *scope =

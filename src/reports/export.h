@@ -79,7 +79,7 @@ MLI_PRIVATE void mli_export_stacks(mli_export *x);
    its name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
-/* The name of a frame, and where it is. */
+/* The name of a function at a frame, and where it is. */
 typedef struct mli_frame_name {
     const char *name, *file;  /* the name is not empty; the file is "" if it is not known */
     const mli_module *module; /* the module of a return address; NULL if the address is in none */
@@ -87,9 +87,15 @@ typedef struct mli_frame_name {
                                  file of the module */
     uint32_t dev, caller;     /* dev is 0 if the frame is of no device; caller is 0 if the frame has
                                  none of its own */
+    uint32_t count;           /* how many functions are at the frame, at least 1 */
+    const mli_functions *functions; /* NULL if there is one function */
 } mli_frame_name;
 
+/* Returns a frame with the name of its innermost function. */
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
+/* Gives a frame the name of function i. Function 0 is the innermost; each is inlined in the next
+   one. Requires: i is below the count. */
+MLI_PRIVATE MLI_COLD void mli_frame_function(mli_frame_name *f, uint32_t i);
 
 /* The frames of a block, the innermost first. The frames of its stack come first, or the frame of
    its site if it has no stack. Then come those of its scopes. */

@@ -12,6 +12,12 @@
                               of one call */
 #define MLI_VIZ_WORDS 128
 
+/* A tag, or the functions of a frame, in the memo of the pickle. */
+typedef struct mli_viz_memo {
+    uint32_t first, count; /* the number of the tag or of the innermost function, and how many
+                              numbers follow each other; a count of 0: the memo has none of them */
+} mli_viz_memo;
+
 typedef struct mli_viz_writer {
     mli_export x;
     mli_last_events last; /* the last events of storages; MLI_BLOCK_OPEN: the free of the block was
@@ -21,8 +27,8 @@ typedef struct mli_viz_writer {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
-    char *memo;            /* flags, by row of tags and behind these by frame; 1: the memo of the
-                              pickle has it */
+    mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
+    uint32_t numbers;      /* how many numbers the memo of the pickle uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -113,35 +119,45 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
     mli_put_str(o, n ? "e" : "");
 }
 
-/* Writes the item that the memo has under a number, and returns 1. Returns 0 if the memo has none.
-   The caller then writes the item, and passes the number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
-    if (!w->memo[number]) return 0;
-    mli_put_str(w->x.o, "j");
-    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
-    return 1;
+/* Gives an entry `count` numbers of the memo, and returns 0. Returns 1 if it has numbers: then the
+   caller does not write the items again. */
+static int mli_viz_known(mli_viz_writer *w, mli_viz_memo *memo, uint32_t count) {
+    if (memo->count) return 1;
+    memo->first = w->numbers;
+    memo->count = count;
+    w->numbers += count;
+    return 0;
 }
-static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
-    w->memo[number] = 1;
-    mli_put_str(w->x.o, "r");
+/* Puts the item that was written last into the memo (code "r"), or writes the item that the memo
+   has (code "j"). */
+static MLI_COLD void mli_viz_number_of(mli_viz_writer *w, const char *code, uint32_t number) {
+    mli_put_str(w->x.o, code);
     mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
+/* Writes the functions of a frame, from item n of a list on. Returns the number of items. */
+static MLI_COLD uint32_t mli_viz_frame(mli_viz_writer *w, uint32_t frame, uint32_t n) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    mli_viz_memo *memo = &w->memo[w->x.tags + frame];
+    const int known = mli_viz_known(w, memo, f.count);
+    uint32_t i;
+    for (i = 0; i < memo->count; i++) {
+        mli_viz_item(w->x.o, n + i);
+        if (!known) {
+            mli_frame_function(&f, i);
+            mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                    mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        }
+        mli_viz_number_of(w, known ? "j" : "r", memo->first + i);
+    }
+    return n + memo->count;
+}
 /* Writes the stack of a block. If the block has no site, its stack begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(&w->x, b);
-    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n = 0;
     mli_viz(w, "frames [");
-    for (n = 0; i < stack.n; i++, n++) {
-        uint32_t frame = stack.frame[i];
-        mli_frame_name f;
-        mli_viz_item(w->x.o, n);
-        if (mli_viz_get(w, w->x.tags + frame)) continue;
-        f = mli_frame_name_of(&w->x, frame);
-        mli_viz(w, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(w, w->x.tags + frame);
-    }
+    for (; i < stack.n; i++) n = mli_viz_frame(w, stack.frame[i], n);
     mli_viz_list_end(w->x.o, n);
 }
 
@@ -237,11 +253,11 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     mli_viz_frames(w, b);
     if (snapshot) mli_viz(w, "category unknown");
     if (b->tag) {
+        mli_viz_memo *memo = &w->memo[b->tag];
+        const int known = mli_viz_known(w, memo, 1);
         mli_viz(w, "category");
-        if (!mli_viz_get(w, b->tag)) {
-            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
-            mli_viz_put(w, b->tag);
-        }
+        if (!known) mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+        mli_viz_number_of(w, known ? "j" : "r", memo->first);
     }
     mli_viz(w, "}");
 }
@@ -325,8 +341,8 @@ static MLI_COLD void mli_viz_write(void *writer) {
     mli_viz_writer *w = (mli_viz_writer *)writer;
     size_t size;
     mli_export_stacks(&w->x);
-    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
-    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    size = ((size_t)w->x.tags + mli_frame_count(&w->x) + 1) * sizeof *w->memo;
+    w->memo = (mli_viz_memo *)mli_own_alloc(w->x.lord, size);
     if (w->memo)
         mli_viz_body(w);
     else

@@ -37,37 +37,73 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
     mli_put_escaped(o, text, ';', ":");
 }
-/* Writes the stack of a line, the outermost frame first, and its bytes. */
+
+/* A walk over the functions of a stack, from the outermost one. */
+typedef struct mli_folded_walk {
+    mli_stack stack;   /* the frames that are still to come */
+    uint32_t left;     /* how many functions of the last frame are still to come */
+    mli_frame_name at; /* the function that the walk has reached */
+} mli_folded_walk;
+
+/* Moves to the next function, and returns 1. Returns 0 if there is none. */
+static MLI_COLD int mli_folded_next(const mli_export *x, mli_folded_walk *walk) {
+    if (!walk->left) {
+        if (!walk->stack.n) return 0;
+        walk->at = mli_frame_name_of(x, walk->stack.frame[--walk->stack.n]);
+        walk->left = walk->at.count;
+    }
+    mli_frame_function(&walk->at, --walk->left);
+    return 1;
+}
+static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line *line,
+                                      mli_folded_walk *walk) {
+    walk->stack = mli_stack_of(x, &line->of);
+    walk->left = 0;
+}
+
+/* Writes the stack of a line, the outermost function first, and its bytes. */
 static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
     const mli_export *x = &w->x;
-    mli_stack stack = mli_stack_of(x, &line->of);
+    mli_folded_walk walk;
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
     mli_put_str(o, w->measure);
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
-    while (stack.n--) {
-        const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        if (site) {
-            mli_put_str(o, ";");
-            mli_put_site_escaped(o, site, ';', ":");
-        } else {
-            mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
-        }
+    mli_folded_begin(x, line, &walk);
+    while (mli_folded_next(x, &walk)) {
+        const mli_frame_name *f = &walk.at;
+        const memlord_site site = {f->file, f->name == f->file ? "" : f->name, (int)f->line};
+        mli_put_str(o, ";");
+        mli_put_site_escaped(o, &site, ';', ":");
     }
     if (line->part) mli_folded_text(o, line->part);
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* Compares two frames as strcmp does. Frames that show the same text are equal. */
-static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
-    mli_frame_name f, g;
-    int order;
-    if (a == b) return 0;
-    f = mli_frame_name_of(x, a);
-    g = mli_frame_name_of(x, b);
-    order = strcmp(f.name, g.name);
-    if (!order) order = strcmp(f.file, g.file);
-    return order ? order : (f.line > g.line) - (f.line < g.line);
+/* Compares two functions as strcmp does. Functions that show the same text are equal. */
+static MLI_COLD int mli_folded_functions(const mli_frame_name *f, const mli_frame_name *g) {
+    int order = f->name == g->name ? 0 : strcmp(f->name, g->name);
+    if (!order && f->file != g->file) order = strcmp(f->file, g->file);
+    return order ? order : (f->line > g->line) - (f->line < g->line);
+}
+/* Compares two stacks from the outermost function inwards. */
+static MLI_COLD int mli_folded_stacks(const mli_export *x, const mli_folded_line *a,
+                                      const mli_folded_line *b) {
+    mli_folded_walk s, t;
+    int order = 0, more, other;
+    mli_folded_begin(x, a, &s);
+    mli_folded_begin(x, b, &t);
+    while (s.stack.n && t.stack.n &&
+           s.stack.frame[s.stack.n - 1] == t.stack.frame[t.stack.n - 1]) {
+        s.stack.n--;
+        t.stack.n--;
+    }
+    do {
+        more = mli_folded_next(x, &s);
+        other = mli_folded_next(x, &t);
+        if (more && other) order = mli_folded_functions(&s.at, &t.at);
+    } while (!order && more && other);
+    return order ? order : more - other;
 }
 static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
     char name[2][32];
@@ -80,15 +116,10 @@ static int mli_folded_texts(const char *a, const char *b) {
 }
 static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
                                      const mli_folded_line *b) {
-    mli_stack s, t;
     int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
     if (!order)
         order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
-    if (order) return order;
-    s = mli_stack_of(x, &a->of);
-    t = mli_stack_of(x, &b->of);
-    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
-    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    if (!order) order = mli_folded_stacks(x, a, b);
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
@@ -222,8 +253,8 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
    With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Functions and
-   locations have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations
+   have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
    names of frames, the modules, the comments, and the names of parts. The comments are the
    anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
    location of a return address has the module as its mapping, and the address in the module's file,
@@ -250,7 +281,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings; /* how many strings are written */
+    uint64_t strings, functions; /* how many are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer
@@ -333,21 +364,30 @@ static void mli_pprof_held(void *writer, const mli_live_block *b) {
     mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
-/* Writes a location and its function, which both have the number `id`. `file` is the number of a
-   string. */
-static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
+/* Writes a function under the next number, and adds a line of it to a location. */
+static MLI_COLD void mli_pprof_function(mli_pprof_writer *w, mli_out *location,
                                         const mli_frame_name *f) {
-    const uint64_t function[] = {id, name, 0, file};
-    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->offset};
-    char buf[96];
+    uint64_t function[] = {++w->functions, 0, 0, 0};
+    function[1] = mli_pb_string(w, f->name);
+    if (f->file[0]) function[3] = mli_pb_string(w, f->file);
+    mli_pb_numbers(w->x.o, 5, function, 4);
+    mli_pb_pair(location, 4, function[0], f->line);
+}
+/* Writes the location of a frame and its functions, of which the last line is the outermost. */
+static MLI_COLD void mli_pprof_location(mli_pprof_writer *w, uint32_t frame) {
+    mli_frame_name f = mli_frame_name_of(&w->x, frame);
+    const uint64_t place[] = {frame, f.module ? f.module->number : 0, f.offset};
+    char buf[64 + 14 * MLI_FUNCTIONS_MAX]; /* a line takes 14 bytes at most */
     mli_out m;
-    unsigned i;
+    uint32_t i;
     mli_out_buffer(&m, buf, sizeof buf);
     for (i = 0; i < 3; i++)
         if (place[i]) mli_pb_u64(&m, i + 1, place[i]);
-    mli_pb_pair(&m, 4, id, f->line);
-    mli_pb_message(o, 4, &m);
-    mli_pb_numbers(o, 5, function, 4);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_pprof_function(w, &m, &f);
+    }
+    mli_pb_message(w->x.o, 4, &m);
 }
 /* Writes the modules: all modules of the sites that were written, and perhaps others. The
    executable comes first, because pprof takes the first mapping for the program. */
@@ -374,11 +414,7 @@ static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
         (void)mli_pb_string(w, name);
     }
     for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(&w->x, i);
-        uint64_t name = mli_pb_string(w, f.name);
-        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
-    }
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) mli_pprof_location(w, i);
     mli_pprof_mappings(w, 0);
     mli_pprof_mappings(w, 1);
 }
@@ -477,13 +513,16 @@ typedef struct mli_heap_writer {
                                 see mli_heap_gone */
 } mli_heap_writer;
 
-/* Writes a line such as "mode a b", with n numbers in hexadecimal. */
-static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
-    mli_put_str(o, mode);
+static MLI_COLD void mli_heap_words(mli_out *o, const uint64_t *v, unsigned n) {
     while (n--) {
         mli_put_str(o, " ");
         mli_put_hex_short(o, *v++);
     }
+}
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
+    mli_put_str(o, mode);
+    mli_heap_words(o, v, n);
     mli_put_str(o, "\n");
 }
 static void mli_heap_line1(mli_out *o, const char *mode, uint64_t v) {
@@ -507,13 +546,26 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
    *strings is how many strings were written. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
-    const mli_frame_name f = mli_frame_name_of(x, frame);
-    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
-    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    mli_frame_name f = mli_frame_name_of(x, frame);
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev}, next = *strings;
+    uint32_t i;
     if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
-    mli_putf(x->o, "s %s\n", f.name);
-    if (file) mli_putf(x->o, "s %s\n", f.file);
-    mli_heap_line(x->o, "i", place, 5);
+    for (i = 0; i < f.count; i++) {
+        mli_frame_function(&f, i);
+        mli_putf(x->o, "s %s\n", f.name);
+        if (f.file[0]) mli_putf(x->o, "s %s\n", f.file);
+        *strings += f.file[0] ? 2 : 1;
+    }
+    mli_put_str(x->o, "i");
+    mli_heap_words(x->o, place, 2);
+    for (i = 0; i < f.count; i++) {
+        uint64_t function[3] = {++next, 0, 0};
+        mli_frame_function(&f, i);
+        if (f.file[0]) function[1] = ++next;
+        function[2] = f.line;
+        mli_heap_words(x->o, function, 3);
+    }
+    mli_put_str(x->o, "\n");
     if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
 }
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "books/devices.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/sites.h"
@@ -20,6 +21,7 @@
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "reports/answers.h"
+#include "reports/callers.h"
 #include "reports/leaks.h"
 
 #define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
@@ -33,6 +35,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5      /* the most frames of a stack */
+#define MLI_TEXT_CALLERS 3     /* the most functions that called a library at a site */
 #define MLI_TEXT_LEAKS 20      /* the most sites of leaks */
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
@@ -146,6 +149,28 @@ static void mli_text_tags(mli_report *r, size_t most) {
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
 }
 
+/* Writes the functions of the program that called the library at a site, with their shares of its
+   live bytes or, if there are none, of its allocated bytes: " < load load.c:7 90 %, ...". */
+static MLI_COLD void mli_text_callers(mli_report *r, const memlord_site_stat *s) {
+    const uint32_t dev = mli_dev_known(r->lord, s->device);
+    const uint32_t row = mli_row_of(r->lord, MLI_BOOK_SITE, s->site, dev);
+    uint64_t live = 0, bytes = 0;
+    mli_callers callers;
+    size_t i;
+    mli_callers_of(r, row, &callers);
+    for (i = 0; i < callers.count; i++) {
+        live += callers.at[i].live_bytes;
+        bytes += callers.at[i].alloc_bytes;
+    }
+    for (i = 0; i < callers.count && i < MLI_TEXT_CALLERS; i++) {
+        const mli_caller *c = &callers.at[i];
+        const double part = (double)(live ? c->live_bytes : c->alloc_bytes);
+        const double percent = live | bytes ? 100 * part / (double)(live ? live : bytes) : 0;
+        mli_putf(r->o, i ? ", %p %g" : " < %p %g", (const void *)c->at, percent);
+    }
+    if (i < callers.count) mli_put_str(r->o, ", ...");
+    if (i && mli_stacks_sampled(r->lord)) mli_put_str(r->o, " of samples");
+}
 static void mli_text_sites(mli_report *r, size_t most) {
     size_t i, shown = r->sites < most ? r->sites : most;
     uint64_t sum = 0;
@@ -160,22 +185,41 @@ static void mli_text_sites(mli_report *r, size_t most) {
         mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
                  s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
                  s->alloc_bytes, (const void *)s->site);
+        if (s->site != &mli_arena_site) mli_text_callers(r, s);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
     }
 }
 
-/* Writes the frames of a stack, the innermost first, as in "grow cache.c:7 < load main.c:3 <
-   ...". */
+/* Writes the functions of a frame, the innermost first, but MLI_TEXT_FRAMES of a stack at most.
+   Leaves out those of standard libraries. Returns how many functions of the stack are written, or
+   MLI_TEXT_FRAMES + 1 if there are more. */
+static MLI_COLD size_t mli_text_frame(mli_report *r, mli_site_record *frame, size_t shown) {
+    const memlord_site *site = mli_site_display(r->lord, frame);
+    const mli_functions *all = mli_site_functions(r->lord, site);
+    const memlord_function alone = {*site, 0};
+    uint32_t i, count = all ? all->count : 1;
+    for (i = 0; i < count && shown <= MLI_TEXT_FRAMES; i++) {
+        const memlord_function *f = all ? &all->at[i] : &alone;
+        if (f->library) continue;
+        if (shown < MLI_TEXT_FRAMES) mli_putf(r->o, shown ? " < %p" : "%p", (const void *)&f->at);
+        shown++;
+    }
+    return shown;
+}
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". A
+   stack in which all functions are of standard libraries is shown as its innermost frame. */
 static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
+    uint32_t at = node;
+    for (; at && shown <= MLI_TEXT_FRAMES; at = mli_stack_node_at(r->lord, at)->parent)
+        shown = mli_text_frame(r, mli_stack_node_at(r->lord, at)->site, shown);
+    if (!node)
+        mli_put_str(r->o, "(unknown)");
+    else if (!shown)
+        mli_putf(r->o, "%p",
+                 (const void *)mli_site_display(r->lord, mli_stack_node_at(r->lord, node)->site));
+    mli_put_str(r->o, shown > MLI_TEXT_FRAMES ? " < ...\n" : "\n");
 }
 /* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {

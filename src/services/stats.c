@@ -152,6 +152,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     size_t n = 0, at, key;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    if (names) mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         uint64_t number;
@@ -189,6 +190,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     size_t n = 0, key, named = 0;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
+    mli_places_name(lord);
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;

@@ -56,17 +56,20 @@ static const struct kind {
 
 /* A place of code. */
 typedef struct words {
-    const char *name, *stem; /* the stem is the name without its line number */
-    int library;             /* 1: the place is in a standard library */
-    int strange;             /* 1: this stands for all places of a module that cannot be compared */
+    const char *name, *stem;    /* the stem is the name without its line number */
+    int library;                /* 1: the place is in a standard library */
+    int strange;                /* 1: this stands for all places of a module that cannot be
+                                   compared */
+    const struct words *inlined; /* the functions at the place, the innermost first, and a last one
+                                    without a name; NULL: there is one function */
 } words;
 
 typedef struct row {
     int kind, sides;            /* bit 0 of sides: base has the row; bit 1: now has it */
     int strange;                /* 1: the row stands for places that cannot be compared */
     const char *name, *stem;    /* the stem is the name without its line number */
-    const words *const *frames; /* the frames of a stack, the innermost first */
-    size_t depth;               /* how many frames there are */
+    const words *const *frames; /* the functions of a stack, the innermost first */
+    size_t depth;               /* how many functions there are */
     double variance;            /* the variance of the change in live bytes, if stacks are
                                    samples */
     double bytes[2][COLUMNS];   /* by side; 0 if that profile does not have the row; NaN if not
@@ -149,12 +152,25 @@ static const char *file_name(const char *path) {
     return at;
 }
 
+/* Returns the functions that are inlined at a place, as `inlined` of words has them. */
+static const words *inlined_of(const cJSON *at) {
+    size_t count;
+    const cJSON **items = items_of(get(at, "inlined"), &count);
+    words *functions = count ? (words *)must_alloc((count + 1) * sizeof *functions) : NULL;
+    for (size_t i = 0; i < count; i++)
+        functions[i] = (words){site_text(items[i], 1), site_text(items[i], 0),
+                               cJSON_IsTrue(get(items[i], "library")), 0, NULL};
+    if (count) functions[count] = (words){NULL, NULL, 0, 0, NULL};
+    free(items);
+    return functions;
+}
+
 /* Adds a place. `at` has the place's site and offset, `of` its module and build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
     double offset = bytes_of(get(at, "offset"));
-    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0};
+    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0, inlined_of(at)};
     int line = cJSON_GetNumberValue(get(site, "line")) > 0;
     const char *function = text_of(site, "function");
     place *p;
@@ -162,7 +178,7 @@ static void place_add(int side, const cJSON *at, const cJSON *of) {
     places = (place *)grown(places, place_count, &place_room, sizeof *places);
     p = &places[place_count++];
     p->side = side;
-    p->rank = 4 * line + 2 * (function && *function) + own.library;
+    p->rank = 8 * !!own.inlined + 4 * line + 2 * (function && *function) + own.library;
     p->build = id && *id;
     p->id = p->build ? id : profile_at(side)->run;
     p->module = file_name(module ? module : "");
@@ -253,10 +269,21 @@ static void settle_places(void) {
 }
 
 static words words_of(int side, const cJSON *site) {
-    const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0}};
+    const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0, NULL}};
     const place *p =
         place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
-    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0};
+    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0, NULL};
+}
+
+/* Returns the words of a frame. Frames with one name may be places in several functions, so the
+   functions of another frame count only if that gave this one its better name. */
+static words words_of_frame(int side, const cJSON *frame) {
+    const cJSON *site = get(frame, "site");
+    words is = words_of(side, site);
+    if (is.strange) return is;
+    if (get(frame, "inlined") || !strcmp(is.name, site_text(site, 1)))
+        is.inlined = inlined_of(frame);
+    return is;
 }
 
 static void name_frames(int side) {
@@ -264,8 +291,8 @@ static void name_frames(int side) {
     const cJSON **frames = items_of(get(get(p->root, "stacks"), "frames"), &p->frame_count);
     p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
     for (size_t i = 0; i < p->frame_count; i++)
-        p->frames[i] = words_of(side, get(frames[i], "site"));
-    p->frames[p->frame_count] = (words){unknown, unknown, 0, 0};
+        p->frames[i] = words_of_frame(side, frames[i]);
+    p->frames[p->frame_count] = (words){unknown, unknown, 0, 0, NULL};
     free(frames);
 }
 
@@ -300,16 +327,21 @@ static const cJSON *leaks_of(const struct profile *p) {
     return cJSON_IsArray(sites) ? sites : get(leaks, "by_site");
 }
 
-/* Returns the frames of a stack, followed by one that is not known. Frames of one module that
+/* Returns the functions of a stack, followed by one that is not known. Frames of one module that
    follow each other and cannot be compared become one frame. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
-    const cJSON **numbers = items_of(get(item, "frames"), depth);
-    const words **frames = (const words **)must_alloc((*depth + 1) * sizeof *frames);
-    size_t n = 0;
-    for (size_t i = 0; i <= *depth; i++) {
+    size_t count, n = 0, room = 0;
+    const cJSON **numbers = items_of(get(item, "frames"), &count);
+    const words **frames = NULL;
+    for (size_t i = 0; i <= count; i++) {
         const words *frame = &p->frames[index_of(numbers[i], p->frame_count)];
-        if (!n || !frame->strange || strcmp(frame->name, frames[n - 1]->name)) frames[n++] = frame;
+        if (n && frame->strange && !strcmp(frame->name, frames[n - 1]->name)) continue;
+        for (const words *f = frame->inlined ? frame->inlined : frame; f->name; f++) {
+            frames = (const words **)grown(frames, n, &room, sizeof *frames);
+            frames[n++] = f;
+            if (f == frame) break; /* there is one function */
+        }
     }
     *depth = n - 1;
     free(numbers);

@@ -26,11 +26,12 @@
                                .peak.folded and .allocated.folded choose the bytes
         MEMLORD_SYMBOLS=n      1 names files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c), and 0 does not; if not set,
-                               symbolize runs if the process took longer than a second. A return
-                               address has one name, that of the innermost function inlined there
-                               that is not of a standard library. A report as JSON can be named
-                               later and elsewhere, and then it has the whole chain of inlined
-                               functions
+                               symbolize runs if the process took a second of the processor, and
+                               the program or one of its libraries has a symbol table. Stacks then
+                               have all functions that are inlined at a return address. A site is
+                               shown as the innermost of them that is not of a standard library. A
+                               report as JSON can be named later and elsewhere
+        MEMLORD_FOLD=1         symbolize leaves the arguments of templates out of names
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
                                takes another sample

@@ -8,6 +8,7 @@
         ./symbolize profile.json >named.json             # or -o named.json
         ./symbolize --sysroot /mnt/target profile.json   # below it are another machine's modules
         ./symbolize --debug-dir ~/debug profile.json     # it has .build-id/12/34ab.debug
+        ./symbolize --fold profile.json                  # Pool<>::add in place of Pool<Layer>::add
 
     elfutils reads the modules: their symbol tables, .gnu_debugdata and debug information. It finds
     separate debug files by build id or .gnu_debuglink, also below /usr/lib/debug, and asks a server
@@ -23,22 +24,26 @@
 
     The status is 0; 1 if there are places and none could be named; 2 for bad input.
 
-    The interposer runs `symbolize --serve BEGAN`, where BEGAN is in ms since 1970. It writes
+    The interposer runs `symbolize [--fold] --serve BEGAN`, where BEGAN is in ms since 1970. It writes
     "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the end, and
-    closes the pipe. Then it reads the line, the file and the function of each place, each with a
-    NUL at its end.
+    closes the pipe. Then it reads for each place the number of its functions and, the innermost
+    first, the line, the file, the name, and 1 for a function of a library, else 0. Each of these
+    texts has a NUL at its end. What is not known is 0 or "".
 */
 #define _GNU_SOURCE /* timegm, st_ctim */
 #define PROGRAM "symbolize"
 #include "profile.h"
+#include <ctype.h>
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <inttypes.h>
 #include <libiberty/demangle.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRAMES_MAX 256 /* the most frames of one place */
+#define FRAMES_MAX 256                                         /* the most functions of one place */
+#define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* bytes, for --serve */
 
 typedef struct frame {
     const char *function, *file; /* "" if not known */
@@ -67,6 +72,7 @@ static size_t change_count, change_room;
 
 static struct options {
     const char *path, *out, *debug_dir, *sysroot, *serve;
+    int fold;
 } o;
 static char *debug_path; /* the directories of debug files, in the form that libdwfl wants */
 static double began;     /* when the program began, in s since 1970 */
@@ -138,21 +144,45 @@ static module *module_of(const char *path, const char *build_id) {
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 /* Returns 1 if a function is in a standard library. The function's file tells. Without a file its
-   mangled name or the module tells. */
+   mangled name or the module tells. Rust's own hashbrown is
+   in /rust/deps. A hashbrown that a program brings is no standard library. */
 static int is_library(const module *m, const char *function, const char *file) {
-    static const char *const in[] = {"/include/c++/", "/c++/v1/", "/library/alloc/src/",
-                                     "/library/core/src/", "/library/std/src/"};
+    static const char *const in[] = {"/include/c++/",     "/c++/v1/",          "/library/alloc/src/",
+                                     "/library/core/src/", "/library/std/src/", "/rust/deps/"};
+    static const char *const relative[] = {"library/alloc/src/", "library/core/src/",
+                                           "library/std/src/"};
     static const char *const names[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_Znw", "_Zna",
                                         "_ZN5alloc", "_ZN4core", "_ZN3std", "__rust_", "__rdl_"};
     static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-"};
     const char *base = strrchr(m->path, '/');
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (strstr(file, in[i])) return 1;
+    for (size_t i = 0; i < sizeof relative / sizeof *relative; i++)
+        if (starts(file, relative[i])) return 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (starts(function, names[i])) return 1;
     for (size_t i = 0; base && i < sizeof libraries / sizeof *libraries; i++)
         if (starts(base + 1, libraries[i])) return 1;
     return starts(file, "/usr/include/");
+}
+
+/* Leaves the arguments of templates out of a name, but keeps their brackets. The < of an operator
+   stays, and so does a <T as Trait> of Rust. */
+static void fold(char *name) {
+    const char *at = name;
+    char *to = name;
+    int depth = 0;
+    while (*at) {
+        const int inner = at > name && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        size_t n = !inner && starts(at, "operator") ? 8 + strspn(at + 8, "<>-=") : 1;
+        const int opens = *at == '<' && (depth || inner || (at > name && at[-1] == ' '));
+        const int closes = *at == '>' && depth && at[-1] != '-';
+        depth -= closes;
+        if (!depth) memmove(to, at, n), to += n;
+        depth += opens;
+        at += n;
+    }
+    *to = 0;
 }
 
 /* Makes a frame. A name of NULL and a line of 0 mean that they are not known. */
@@ -161,6 +191,7 @@ static frame frame_of(const module *m, const char *function, const char *file, i
     char *plain = NULL;
     if (function && (starts(function, "_Z") || starts(function, "_R")))
         plain = cplus_demangle(function, DMGL_AUTO | DMGL_PARAMS | DMGL_ANSI);
+    if (plain && o.fold) fold(plain);
     if (function) f.function = clean(plain ? plain : function);
     free(plain);
     if (file && line > 0) f.file = clean(file), f.line = line;
@@ -373,6 +404,80 @@ static void name_strings(cJSON *strings) {
     }
 }
 
+/* -- the callers of libraries -- */
+
+static struct listed {
+    cJSON **at;
+    size_t count;
+} listed; /* of the profile's stacks */
+
+static void read_frames(const cJSON *stacks) {
+    size_t room = 0;
+    cJSON *item;
+    cJSON_ArrayForEach(item, get(stacks, "frames")) {
+        listed.at = (cJSON **)grown(listed.at, listed.count, &room, sizeof *listed.at);
+        listed.at[listed.count++] = item;
+    }
+}
+
+/* Returns frame i of a stack; NULL: the stack is shorter. */
+static cJSON *frame_of_stack(const cJSON *stack, int i) {
+    double n = cJSON_GetNumberValue(cJSON_GetArrayItem(get(stack, "frames"), i));
+    return n >= 0 && n < (double)listed.count ? listed.at[(size_t)n] : NULL;
+}
+
+/* Returns 1 if a stack is of a site. */
+static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) {
+    const cJSON *place = frame_of_stack(stack, 0);
+    const char *wanted = cJSON_GetStringValue(get(site, "module"));
+    const char *device = cJSON_GetStringValue(get(site, "device"));
+    const char *of = cJSON_GetStringValue(get(stack, "device")), *path;
+    double n = cJSON_GetNumberValue(get(place, "module"));
+    if (!place || !wanted || !device || !of || strcmp(device, of) || !(n >= 0 && n < INT32_MAX))
+        return 0;
+    path = cJSON_GetStringValue(get(cJSON_GetArrayItem(all, (int)n), "module"));
+    return path && !strcmp(path, wanted) &&
+           cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
+}
+
+/* Adds the numbers of a stack to the caller with its first function that is of no library. */
+static void add_caller(cJSON *callers, const cJSON *stack) {
+    static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes"};
+    const cJSON *at, *site;
+    cJSON *caller = NULL;
+    int i = 0;
+    while ((at = frame_of_stack(stack, i)) != NULL && cJSON_IsTrue(get(at, "library"))) i++;
+    if (!at) return;
+    site = get(at, "site");
+    cJSON_ArrayForEach(caller, callers) if (cJSON_Compare(get(caller, "site"), site, 1)) break;
+    if (!caller) {
+        caller = cJSON_CreateObject();
+        set(caller, "site", cJSON_Duplicate(site, 1));
+        for (size_t k = 0; k < 3; k++) set(caller, keys[k], cJSON_CreateNumber(0));
+        cJSON_AddItemToArray(callers, caller);
+    }
+    for (size_t k = 0; k < 3; k++)
+        cJSON_SetNumberValue(get(caller, keys[k]), get(caller, keys[k])->valuedouble +
+                                                       cJSON_GetNumberValue(get(stack, keys[k])));
+}
+
+/* Gives each site in a library its callers, which memlord.h describes. */
+static void add_callers(cJSON *root) {
+    const cJSON *stacks = get(root, "stacks"), *stack;
+    cJSON *site;
+    read_frames(stacks);
+    cJSON_ArrayForEach(site, get(root, "sites")) {
+        cJSON *callers = cJSON_CreateArray();
+        if (cJSON_IsTrue(get(site, "library")))
+            cJSON_ArrayForEach(stack, get(stacks, "list"))
+                if (is_stack_of(stack, site, get(stacks, "modules"))) add_caller(callers, stack);
+        if (cJSON_GetArraySize(callers))
+            set(site, "callers", callers);
+        else
+            cJSON_Delete(callers);
+    }
+}
+
 /* Returns when the program of a profile began, in seconds since 1970, or 0 if the profile does not
    tell. */
 static double began_of(const cJSON *metadata) {
@@ -412,6 +517,7 @@ static int name_profile(void) {
     name_places(root, NULL);
     settle_changes();
     name_sites(root);
+    add_callers(root);
     name_strings(get(root, "strings"));
     text = (char *)need(cJSON_PrintUnformatted(root));
     out = o.out ? fopen(o.out, "w") : stdout;
@@ -425,22 +531,35 @@ static int name_profile(void) {
 
 /* -- for the interposer -- */
 
+/* Bounds what a damaged file can make this process take: then it ends, and names nothing. */
+static void set_limits(void) {
+    const struct rlimit none = {0, 0}, seconds = {30, 30}, bytes = {MEMORY_MAX, MEMORY_MAX};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)setrlimit(RLIMIT_CPU, &seconds);
+    (void)setrlimit(RLIMIT_AS, &bytes);
+}
+
 /* Answers the interposer. Reads all places before the first answer, so that neither side waits for
    the other. */
 static int serve(void) {
     size_t size;
     char *text = read_text("-", &size), *at = text, *end, *path;
+    set_limits();
     began = strtod(o.serve, NULL) / 1e3;
     for (; at < text + size; at = path + strlen(path) + 1) {
         frame frames[FRAMES_MAX];
         Dwarf_Addr offset = strtoull(at, &end, 16);
+        module *m;
         size_t n;
         if (*end != ' ' || !(path = strchr(end + 1, ' '))) return 2;
         *path++ = 0;
-        n = frames_at(module_of(path, end + 1), offset, frames);
-        if (!n) frames[0] = (frame){"", "", 0, 0};
-        printf("%d%c%s%c%s%c", frame_shown(frames, n)->line, 0, frame_shown(frames, n)->file, 0,
-               frame_shown(frames, n)->function, 0);
+        m = module_of(path, end + 1);
+        n = frames_at(m, offset, frames);
+        if (!n) frames[n++] = (frame){"", "", 0, is_library(m, "", "")};
+        printf("%zu%c", n, 0);
+        for (size_t i = 0; i < n; i++)
+            printf("%d%c%s%c%s%c%d%c", frames[i].line, 0, frames[i].file, 0, frames[i].function, 0,
+                   frames[i].library, 0);
     }
     return fclose(stdout) ? 2 : 0;
 }
@@ -451,7 +570,9 @@ static int parse(int argc, char **argv) {
     const char **const values[] = {&o.out, &o.debug_dir, &o.sysroot, &o.serve};
     for (int i = 1, k; i < argc; i++) {
         for (k = 0; k < 4 && strcmp(argv[i], names[k]);) k++;
-        if (k < 4 && i + 1 < argc)
+        if (!strcmp(argv[i], "--fold"))
+            o.fold = 1;
+        else if (k < 4 && i + 1 < argc)
             *values[k] = argv[++i];
         else if (k < 4 || o.path || (argv[i][0] == '-' && argv[i][1]))
             return 0;
@@ -472,8 +593,8 @@ static const char *absolute(const char *dir) {
 int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     if (!parse(argc, argv)) {
-        fputs("usage: symbolize [--debug-dir DIR] [--sysroot DIR] [-o named.json] profile.json\n",
-              stderr);
+        fputs("usage: symbolize [--debug-dir DIR] [--sysroot DIR] [--fold] [-o named.json] "
+              "profile.json\n", stderr);
         return 2;
     }
     cJSON_InitHooks(&hooks);

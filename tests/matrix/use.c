@@ -161,6 +161,7 @@ static int use_readers(memlord *lord) {
     (void)memlord_hooks_uninstall(NULL);
     bad += memlord_find(memlord_generation(lord)) != lord;
     (void)memlord_site_rename(lord, NULL, NULL, NULL, 0);
+    (void)memlord_site_functions_set(lord, NULL, NULL, 0);
     memlord_os_allocator(&os);
     memlord_reset(lord);
     memlord_peak_reset(lord, sel);

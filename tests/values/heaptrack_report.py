@@ -5,8 +5,8 @@ Which allocation a file makes when is open, as the ledger has sums alone. So wha
 often each number of bytes comes to each stack and goes, and what that adds up to."""
 import collections
 
-from stacks import (ARENA, GONE, KINDS, all_stack_frames, allocs, comments, frames_of,
-                    scope_frame, scopes_of, site_frame, text_frame)
+from stacks import (ARENA, GONE, KINDS, allocs, comments, frames_of, scope_frame, scopes_of,
+                    site_frames, stack_places, text_frame)
 
 SUBJECTS = ("head", "comments", "times", "frames", "calls", "peak", "live", "temporary", "changes")
 
@@ -46,16 +46,16 @@ class Reader:
 
     def i(self, words):
         address, module, *at = (number(w) for w in words)
-        function, file, line = at
-        if address in self.addresses:
-            raise ValueError(f"two frames at {address:x}")
+        if address in self.addresses or not at or len(at) % 3:
+            raise ValueError(f"{len(at)} words of the frame at {address:x}, or another frame there")
         self.addresses.add(address)
-        self.frames.append((address, module, self.strings[function], self.strings[file], line))
+        self.frames.append((address, module, tuple(
+            (self.strings[at[k]], self.strings[at[k + 1]], at[k + 2]) for k in range(0, len(at), 3))))
 
     def t(self, words):
         frame, parent = (number(w) for w in words)
-        _, module, function, file, line = self.frames[frame]
-        self.traces.append(((function, file, line, self.strings[module]), parent))
+        _, module, functions = self.frames[frame]
+        self.traces.append((tuple(f + (self.strings[module],) for f in functions), parent))
 
     def a(self, words):
         size, trace = (number(w) for w in words)
@@ -79,20 +79,20 @@ class Reader:
             raise ValueError(f"{self.live} bytes live")
 
     def named(self):
-        """(address, module, function, file, line) of each frame."""
-        return [(at, self.strings[module], *rest) for at, module, *rest in self.frames[1:]]
+        """(address, module, functions) of each frame."""
+        return [(at, self.strings[module], functions) for at, module, functions in self.frames[1:]]
 
     def stack(self, trace):
-        """Returns the frames of a trace, the innermost first."""
+        """Returns the functions of a trace, the innermost first."""
         frames = ()
         while trace:
-            frame, trace = self.traces[trace]
-            frames += (frame,)
+            functions, trace = self.traces[trace]
+            frames += functions
         return frames
 
 
 MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Reader.s, None),
-         "i": (Reader.i, 5), "t": (Reader.t, 2), "a": (Reader.a, 2), "+": (Reader.plus, 1),
+         "i": (Reader.i, None), "t": (Reader.t, 2), "a": (Reader.a, 2), "+": (Reader.plus, 1),
          "-": (Reader.minus, 1)}
 
 
@@ -225,10 +225,13 @@ def gone(ledger, peak, found):
 
 
 def all_frames(ledger):
-    return [(row.device.name,) + text_frame(site_frame(row.subject)) for row in ledger.sites] + \
-        [(d.name,) + text_frame(kind) for d in ledger.devices for kind in KINDS] + \
-        [("",) + text_frame(scope_frame(s)) for s in ledger.scopes] + \
-        [(f[3].decode(),) + text_frame(f) for f in all_stack_frames(ledger)]
+    def functions(frames):
+        return tuple(text_frame(f) for f in frames)
+    return [(row.device.name, functions(site_frames(row.subject))) for row in ledger.sites] + \
+        [(d.name, functions([kind])) for d in ledger.devices for kind in KINDS] + \
+        [("", functions([scope_frame(s)])) for s in ledger.scopes] + \
+        [(place[0][3].decode(), functions(place))
+         for place in stack_places(ledger, ledger.frames_known())]
 
 
 def expected(ledger):

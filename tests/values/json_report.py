@@ -15,6 +15,7 @@ SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "ca
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
+MOST_PLAIN = 10  # blocks of which the host has said nothing
 WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
@@ -161,14 +162,32 @@ def sites(ledger):
              "free_bytes": row.freed_here, "allocs": row.allocs, "frees": row.frees_here,
              "live_bytes": row.live, "peak_bytes": row.late_peak(),
              "peak_error": row.peak_error(),
-             **place(row.subject)}
+             **place(row.subject), **functions(row.subject), **callers(ledger, row)}
             for row in ledger.sites_counted()]
+
+
+def callers(ledger, row):
+    found = [{"site": site(own), "alloc_bytes": allocated, "allocs": allocs, "live_bytes": live}
+             for own, live, allocated, allocs in ledger.callers(row)]
+    return {"callers": found} if found else {}
+
+
+def functions(where):
+    """The functions at a return address, if there are several, and whose is the one shown."""
+    known = where.functions or []
+    found = {"library": True} if known and where.library else {}
+    if len(known) > 1:
+        found["inlined"] = [
+            {"function": shown(f.function), "file": shown(f.file), "line": f.line,
+             **({"library": True} if f.library else {})} for f in known]
+    return found
 
 
 # -- stacks --
 
 def frame(where):
-    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset}
+    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset,
+            **functions(where)}
 
 
 def stacks(ledger):
@@ -345,6 +364,8 @@ def operation_summary(ledger):
 # -- events and blocks --
 
 def strings(ledger):
+    if not ledger.event_capacity:
+        return [""]
     return ([""] + [site_text(row.subject) for row in ledger.sites] +
             [shown(row.subject) for row in ledger.tags])
 
@@ -388,10 +409,11 @@ def one_block(block):
 
 
 def largest_blocks(ledger):
-    shown_blocks = ledger.largest_blocks(MOST_BLOCKS)
-    return {"count": len(shown_blocks), "of": ledger.total()["live_blocks"],
-            "bytes": sum(b.bytes for b in shown_blocks),
-            "blocks": [one_block(b) for b in shown_blocks]}
+    said = ("tag", "scope", "name", "dtype", "shape", "flags")
+    lines = [line for i, line in enumerate(map(one_block, ledger.largest_blocks(MOST_BLOCKS)))
+             if i < MOST_PLAIN or any(line[key] for key in said)]
+    return {"count": len(lines), "of": ledger.total()["live_blocks"],
+            "bytes": sum(line["bytes"] for line in lines), "blocks": lines}
 
 
 def expected(ledger):

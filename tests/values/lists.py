@@ -57,7 +57,7 @@ class SiteLine:
 
     def __init__(self, row, device=None):
         self.arena, self.device = row is None, row.device if row else device
-        self.site = row.subject if row else None
+        self.row, self.site = row, row.subject if row else None
         self.live = row.live if row else device.arena
         self.order_by_peak = row.peak if row else device.arena
         self.peak, self.allocs = (row.peak, row.allocs) if row else (None, None)
@@ -150,6 +150,17 @@ class Lists:
     def sites_counted(self):
         return [row for row in self.sites if row.allocated or row.freed_here or row.allocs or
                 row.frees_here or row.live]
+
+    def callers(self, row):
+        """What the program's own functions allocated at a site in a library: (place, live, allocated,
+        allocs), those with the most live bytes first."""
+        found = {}
+        for stack in self.stacks if row.subject.library else ():
+            own = next((p for p in map(self.code_site, stack.frames) if not p.library), None)
+            if stack.site is row and own and (stack.live or stack.allocated or stack.allocs):
+                sums = found.setdefault((own.file, own.function, own.line), [own, 0, 0, 0])
+                sums[1:] = sums[1] + stack.live, sums[2] + stack.allocated, sums[3] + stack.allocs
+        return sorted(found.values(), key=lambda sums: (-sums[1], -sums[2]))
 
     def tag_lines(self):
         """All tags, and the untagged bytes of each device, the largest first."""

@@ -6,7 +6,7 @@ import pickletools
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import scope_frame, scopes_of, site_frame, stack_frames, text_frame
+from stacks import scope_frame, scopes_of, site_frames, stack_frames, text_frame
 
 SUBJECTS = ("memlord", "segments", "device_traces", "allocator_settings")
 OPCODES = set("PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND "
@@ -61,7 +61,7 @@ def frames(ledger, site, stack, scope):
     if stack and stack.frames:
         found = [words(f) for f in stack_frames(ledger, stack)]
     else:
-        found = [words(site_frame(site.subject))] if site else []
+        found = [words(f) for f in site_frames(site.subject)] if site else []
     return found + [words(scope_frame(s), "scope") for s in scopes_of(scope)]
 
 

@@ -43,6 +43,19 @@ class Site:
     def __init__(self, file, function, line, module=None, offset=None, build_id=None):
         self.file, self.function, self.line = file, function, max(line, 0)
         self.module, self.offset, self.build_id = module, offset, build_id  # of a return address
+        self.functions, self.library = None, 0  # of each that is inlined there, the innermost first
+
+    def name(self, functions):
+        """Gives a return address its functions. The first that is no library's stands for it."""
+        self.functions = functions
+        of = next((f for f in functions if not f.library), functions[-1])
+        self.function, self.file, self.line, self.library = of.function, of.file, of.line, of.library
+
+
+class Function(Site):
+    def __init__(self, function, file, line, library):
+        super().__init__(file, function, line)
+        self.library = library
 
 
 class Program:
@@ -132,6 +145,12 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
     def op_site_at(self, number, address):
         self.thread()
         self.site_of[number] = self.code_site(address)
+        return OK
+
+    def op_functions(self, address, *words):
+        self.thread()
+        self.code_site(address).name([Function(text(words[i]) or b"", text(words[i + 1]) or b"", *words[i + 2:i + 4])
+                                      for i in range(0, len(words), 4)])
         return OK
 
     def op_stack(self, *frames):

@@ -343,6 +343,7 @@ def states(s):
     s.sites_enable(0)
     s.stack(0x401000)
     s.alloc(CPU, 0x580140, 77_777, LOAD)
+    functions(s)
     growth(s)
 
 
@@ -358,6 +359,18 @@ def growth(s):
     s.alloc(MAPPED, 0x5900c0, 7 * GIB, None)
     s.alloc(GPU, 0x590100, 123_456_789, None)
     s.free(GPU, 0x500100, None)
+
+
+def functions(s):
+    """The functions at return addresses: some are inlined in others, some are of a library."""
+    s.functions(0x402000, "std::take", "/usr/include/c++/12/new", 7, 1, "inner", "src/a.cpp", 8, 0,
+                "outer<>", "src/a.cpp", 20, 0)
+    s.functions(0x501000, b"alone\xff", "src/b.c", 3, 0)
+    s.functions(0x403000, "std::first", "x.h", 1, 1, "std::last", "x.h", 2, 1)
+    s.functions(0x700000, "std::only", "x.h", 0, 1)
+    s.functions(0x701000, "", "jit.js", 5, 0, "compiled;", "jit.js", 0, 0)
+    s.functions(0x7000_1234, "std::take", "x.h", 3, 1, "std::only", "x.h", 4, 1)
+    s.functions(Code(21), "std::run", None, 0, 1, "", "", 0, 0, "play", "play.c", 9, 0)
 
 
 def rich():

@@ -1,7 +1,7 @@
 """Scripts for what the formats for other tools have of their own: reports without stacks and
 without events, a device that runs full, and stacks that are samples."""
 
-from operations import (CPU, GIB, GPU, GPU1, KIB, KV, LOAD, MIB, ODD, STEP, WORK, begin,
+from operations import (CPU, GIB, GPU, GPU1, JIT, KIB, KV, LOAD, MIB, ODD, STEP, WORK, begin,
                         load_weights, moves, steps)
 from script import ALL, Device, Word
 
@@ -26,6 +26,10 @@ def sites():
         s.alloc(GPU1, 0x800000 + i, 1000 + 7 * i, WORK)
         s.tag_end()
     s.alloc(CPU, 0x7800, 0, LOAD)
+    s.site_at(JIT, 0x7000_1234)
+    s.scope_begin("inlined")
+    s.alloc(CPU, 0x7900, 2 * MIB, JIT)
+    s.functions(0x7000_1234, "std::take", "x.h", 7, 1, "inner", "src/a.cpp", 8, 0, "outer", "src/a.cpp", 20, 0)
     return s
 
 

@@ -219,6 +219,18 @@ static int64_t op_site_at(void) {
     sites[slot(1)] = memlord_site_at(lord, (void *)(uintptr_t)code(2));
     return sites[slot(1)] == NULL;
 }
+static int64_t op_functions(void) { /* the address, then a function, a file, a line and 0 or 1 each */
+    memlord_function all[ARGUMENTS / 4];
+    const memlord_site *at = memlord_site_at(lord, (void *)(uintptr_t)code(1));
+    size_t n = (words - 2) / 4, i;
+    for (i = 0; i < n; i++) {
+        all[i].at.function = string(2 + 4 * i);
+        all[i].at.file = string(3 + 4 * i);
+        all[i].at.line = (int)difference(4 + 4 * i);
+        all[i].library = (int)number(5 + 4 * i);
+    }
+    return (int)memlord_site_functions_set(lord, at, all, n);
+}
 static int64_t op_place(void) {
     memlord_scope_site *p = &places[slot(1)];
     p->name = string(2);
@@ -483,7 +495,7 @@ static int64_t op_write(void) { /* the format, the file */
 }
 
 #define OPERATIONS(X)                                                                          \
-    X(create) X(memory) X(site) X(site_at) X(place) X(stack) X(alloc) X(free) X(realloc)                  \
+    X(create) X(memory) X(site) X(site_at) X(functions) X(place) X(stack) X(alloc) X(free) X(realloc)                  \
     X(realloc_begin) X(realloc_end) X(free_begin) X(free_end) X(many) X(move) X(copy) X(track)  \
     X(retain) X(release) X(arena_add) X(arena_sub) X(fence_set) X(free_deferred) X(free_done)   \
     X(block_use) X(retire) X(sites_enable) X(reset) X(peak_reset) X(describe) X(retag)          \

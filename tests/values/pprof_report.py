@@ -4,8 +4,8 @@ import collections
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import (KINDS, all_stack_frames, allocs, at_peak, comments, groups, scope_frame,
-                    site_frame, text_frame)
+from stacks import (KINDS, allocs, at_peak, comments, groups, scope_frame, site_frames, stack_places,
+                    text_frame)
 
 SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
             "time_nanos", "samples")
@@ -114,20 +114,20 @@ def read(data):
     def type_of(pair):
         return text[pair["type"]], text[pair["unit"]]
 
-    def frame(number):
+    def functions_at(number):
         place = locations[number]
-        if len(place["line"]) != 1:
-            raise ValueError(f"location {number} has {len(place['line'])} lines")
-        line = place["line"][0]
-        function = functions[line["function_id"]]
+        if not place["line"]:
+            raise ValueError(f"location {number} has no line")
+        lines = [(functions[line["function_id"]], line["line"]) for line in place["line"]]
         module = mappings[place["mapping_id"]] if place["mapping_id"] else None
-        return (text[function["name"]], text[function["filename"]], line["line"],
-                text[module["filename"]] if module else "", place["address"])
+        return tuple((text[function["name"]], text[function["filename"]], line,
+                      text[module["filename"]] if module else "", place["address"])
+                     for function, line in lines)
 
     samples = collections.defaultdict(lambda: [0] * 5)
     for s in raw["sample"]:
         labels = tuple((text[l["key"]], text[l["str"]]) for l in s["label"])
-        key = tuple(frame(n) for n in s["location_id"]), labels
+        key = sum((functions_at(n) for n in s["location_id"]), ()), labels
         if len(s["value"]) != 5:
             raise ValueError(f"a sample of {len(s['value'])} values")
         samples[key] = [a + b for a, b in zip(samples[key], s["value"])]
@@ -136,7 +136,7 @@ def read(data):
         "period": (raw["period"],) + type_of(raw["period_type"]),
         "default sample type": text[raw["default_sample_type"]],
         "comments": [text[c] for c in raw["comment"]],
-        "frames": sorted(frame(n) for n in locations),
+        "frames": sorted(functions_at(n) for n in locations),
         "modules": sorted((text[m["filename"]], text[m["build_id"]], m["memory_start"],
                            m["memory_limit"], m["file_offset"]) for m in raw["mapping"]),
         "time_nanos": raw["time_nanos"],
@@ -171,7 +171,7 @@ def expected(ledger):
         "default sample type":
             "peak_space" if ledger.by_peak(ledger.total()) else "inuse_space",
         "comments": comments(ledger),
-        "frames": sorted(full_frame(f) for f in all_frames(ledger)),
+        "frames": sorted(tuple(full_frame(f) for f in place) for place in all_places(ledger)),
         "modules": [(m.path.decode(), m.build_id.decode(), *m.segment) for m in ledger.modules],
         "time_nanos": WALL_AT_0 + ledger.now,
         "samples": samples,
@@ -183,10 +183,12 @@ def full_frame(frame):
     return text_frame(frame) + (frame[3].decode(), frame[4])
 
 
-def all_frames(ledger):
-    """The frames of all sites, of what is no site on each device, of scopes and of stacks."""
-    return [site_frame(row.subject) for row in ledger.sites] + [*KINDS] * len(ledger.devices) + \
-        [scope_frame(s) for s in ledger.scopes] + all_stack_frames(ledger)
+def all_places(ledger):
+    """The functions at all sites, at what is no site on each device, of scopes and at the return
+    addresses of stacks."""
+    return [site_frames(row.subject) for row in ledger.sites] + \
+        [(kind,) for kind in KINDS] * len(ledger.devices) + \
+        [(scope_frame(s),) for s in ledger.scopes] + stack_places(ledger, ledger.frames_known())
 
 
 def compare(ledger, data, check):

@@ -1,5 +1,6 @@
 """What the formats for other tools share: the frames of a block, the live blocks in groups, and the
-comments on anomalies. A frame is (function, file, line, module, offset in it), text as bytes."""
+comments on anomalies. A frame is a function: (function, file, line, module, offset in it), text as bytes. Several may be at
+one place."""
 import collections
 
 from phases import HOLDERS
@@ -12,20 +13,23 @@ UNKNOWN, ARENA, GONE, OTHERS = KINDS = tuple(
     for name in (b"(unknown)", b"(arena)", b"(no longer live)", b"(others)"))
 
 
-def site_frame(site):
-    """The frame of a place; a place without a function goes by its file."""
-    if site is None or not (site.function or site.file):
-        return UNKNOWN
-    return site.function or site.file, site.file, site.line, site.module or b"", site.offset or 0
+def site_frames(site):
+    """The functions at a place, the innermost first; one without a name goes by its file."""
+    if site is None:
+        return (UNKNOWN,)
+    where = site.module or b"", site.offset or 0
+    return tuple((f.function or f.file or UNKNOWN[0], f.file, f.line, *where)
+                 for f in site.functions or [site])
 
 
 def stack_frames(ledger, row):
-    """The frames of a stack, the innermost first."""
-    return tuple(site_frame(ledger.code_site(address)) for address in row.frames)
+    """The functions of a stack, the innermost first."""
+    return sum(stack_places(ledger, row.frames), ())
 
 
-def all_stack_frames(ledger):
-    return [site_frame(ledger.code_site(address)) for address in ledger.frames_known()]
+def stack_places(ledger, addresses):
+    """The functions of each return address."""
+    return [site_frames(ledger.code_site(address)) for address in addresses]
 
 
 def scope_frame(scope):
@@ -45,7 +49,7 @@ def frames_of(ledger, block):
     """The frames of a block without its scopes, the innermost first: its stack, else its site."""
     if block.stack and block.stack.frames:
         return stack_frames(ledger, block.stack)
-    return (site_frame(block.site and block.site.subject),)
+    return site_frames(block.site and block.site.subject)
 
 
 def group_of(ledger, block):
@@ -92,7 +96,7 @@ def allocs(ledger):
         in_stacks[row.site][1] += row.allocated
     for row in ledger.sites if ledger.stack_bytes != 1 else ():
         left = (row.allocs - in_stacks[row][0], row.allocated - in_stacks[row][1])
-        move((row.device, (site_frame(row.subject),), False), left, rests[row.device])
+        move((row.device, site_frames(row.subject), False), left, rests[row.device])
     for device, rest in rests.items():
         move((device, (UNKNOWN,), False), [max(n, 0) for n in rest], rest)
     return {key: value for key, value in found.items() if any(value)}
@@ -112,13 +116,13 @@ def at_peak(ledger):
             if row.device is not device or not row.held:
                 continue
             site = row.site and row.site.subject
-            found[device, stack_frames(ledger, row) or (site_frame(site),)] += row.held
+            found[device, stack_frames(ledger, row) or site_frames(site)] += row.held
             if site in parts:
                 parts[site] -= row.held
             else:
                 rest -= row.held
         for site, bytes in parts.items():
-            found[device, (site_frame(site),)] += bytes
+            found[device, site_frames(site)] += bytes
         found[device, (UNKNOWN if len(parts) < HOLDERS else OTHERS,)] += rest
         found[device, (ARENA,)] += holders.arena
     return {key: bytes for key, bytes in found.items() if bytes}

@@ -28,6 +28,7 @@ VERDICTS = {  # head, tone, subject
 NAME = 60  # characters of a name that are shown
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
+CALLERS = 3  # of a site
 TOP_TAGS, TOP_SITES, LEAKS, LEAK_GROUPS, FRAMES, COLUMNS = 64, 50, 20, 3, 5, 60
 
 
@@ -405,13 +406,25 @@ class Report:
                      bytes_text(sum(s.live for s in shown_sites))))
         for s in shown_sites:
             line = size(s.live, 12) + size(s.peak, 12) + number(s.allocs, 12) + \
-                size(s.allocated, 12) + "  " + ("(arena)" if s.arena else site_name(s.site))
+                size(s.allocated, 12) + "  " + ("(arena)" if s.arena else site_name(s.site) +
+                                                 self.callers(s.row))
             many = len(self.ledger.devices) > 1
             self.put("sites", line + (" on " + s.device.name if many else ""))
 
+    def callers(self, row):
+        found = self.ledger.callers(row)
+        measure = 1 if sum(c[1] for c in found) else 2
+        total = sum(c[measure] for c in found)
+        words = ["%s %s" % (site_name(c[0]), percent_text(100 * c[measure] / (total or 1)))
+                 for c in found[:CALLERS]]
+        return (" < " if words else "") + ", ".join(words + ["..."] * (len(found) > CALLERS)) + \
+            (" of samples" if words and self.sampled else "")
+
     def frames(self, row):
-        places = [site_name(self.ledger.code_site(f)) for f in row.frames[:FRAMES]]
-        return " < ".join(places + (["..."] if len(row.frames) > FRAMES else [])) or "(unknown)"
+        sites = [self.ledger.code_site(f) for f in row.frames]
+        found = [f for s in sites for f in s.functions or [s] if not f.library]
+        places = [site_name(f) for f in (found or sites[:1])[:FRAMES]]
+        return " < ".join(places + (["..."] if len(found) > FRAMES else [])) or "(unknown)"
 
     def estimates(self):
         """How the numbers of stacks are known, if that is by samples."""

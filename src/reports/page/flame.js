@@ -8,9 +8,10 @@
    function knows how a profile writes stacks. */
 function readStacks(raw) {
     const s = obj(raw.stacks), modules = objs(s.modules), list = objs(s.list), more = obj(s.more);
-    const frames = objs(s.frames).map(f => frameOf(obj(f.site), obj(modules[num(f.module)]), zero(f.offset)));
+    const functions = f => objs(f.inlined).length ? objs(f.inlined) : [obj(f.site)]; // the innermost first
+    const frames = objs(s.frames).map(f => functions(f).map(site => frameOf(site, obj(modules[num(f.module)]), zero(f.offset))));
     if (!list.length) return null;
-    for (const row of list) row.path = arr(row.frames).slice(0, 256).map(n => frames[n]).filter(Boolean).reverse();
+    for (const row of list) row.path = arr(row.frames).slice(0, 256).flatMap(n => frames[n] || []).reverse();
     return { mean: zero(s.bytes), cut: zero(s.cut), list, more: zero(more.stacks) > 0 ? more : null, modules, atPeak: list.every(row => num(row.at_peak_bytes) !== null) };
 }
 const stacksRead = new WeakMap();

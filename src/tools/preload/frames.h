@@ -150,35 +150,48 @@ static void skip_symbols(const file_image *file, const ElfW(Shdr) *table,
                           base + symbol->st_value, symbol->st_size);
 }
 
-static void skip_in_file(const file_image *file, uintptr_t base) {
+/* Returns the sections of a file, and how many there are; NULL and 0: it has none. */
+static const ElfW(Shdr) *sections_of(const file_image *file, size_t *count) {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)part_of(file, 0, sizeof *head);
-    const ElfW(Shdr) *section;
-    size_t i;
-    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_shentsize != sizeof *section)
-        return;
-    section = (const ElfW(Shdr) *)part_of(file, head->e_shoff, sizeof *section * head->e_shnum);
-    for (i = 0; section && i < head->e_shnum; i++)
+    const ElfW(Shdr) *sections = NULL;
+    *count = 0;
+    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_shentsize != sizeof *sections)
+        return NULL;
+    sections = (const ElfW(Shdr) *)part_of(file, head->e_shoff, sizeof *sections * head->e_shnum);
+    if (sections) *count = head->e_shnum;
+    return sections;
+}
+
+static void skip_in_file(const file_image *file, uintptr_t base) {
+    size_t i, n;
+    const ElfW(Shdr) *section = sections_of(file, &n);
+    for (i = 0; i < n; i++)
         if ((section[i].sh_type == SHT_SYMTAB || section[i].sh_type == SHT_DYNSYM) &&
-            section[i].sh_link < head->e_shnum)
+            section[i].sh_link < n)
             skip_symbols(file, &section[i], &section[section[i].sh_link], base);
+}
+
+/* Maps a file. Returns 0 if that fails; else the caller unmaps it. */
+static int map_file(const char *path, file_image *file) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat s;
+    void *map;
+    if (fd < 0) return 0;
+    file->size = fstat(fd, &s) || !S_ISREG(s.st_mode) ? 0 : (size_t)s.st_size;
+    map = file->size ? mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    (void)close(fd);
+    file->at = (const unsigned char *)map;
+    return map != MAP_FAILED;
 }
 
 static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
     const int first = (*(int *)user)++ == 0; /* the first module is the program, and its name is
                                                 empty */
-    int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
-    struct stat s;
     file_image file;
-    void *map;
     (void)size;
-    if (fd < 0) return 0;
-    file.size = fstat(fd, &s) || s.st_size <= 0 ? 0 : (size_t)s.st_size;
-    map = file.size ? mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    (void)close(fd);
-    if (map == MAP_FAILED) return 0;
-    file.at = (const unsigned char *)map;
+    if (!map_file(first ? "/proc/self/exe" : module->dlpi_name, &file)) return 0;
     skip_in_file(&file, module->dlpi_addr);
-    (void)munmap(map, file.size);
+    (void)munmap((void *)(uintptr_t)file.at, file.size);
     return 0;
 }
 

@@ -2,7 +2,8 @@
 
 /* -------------------------------------------------------------------------- the report -- */
 
-/* Whether symbolize runs: 0 never, 1 always, 2 if the process took long. */
+/* Whether symbolize runs: 0 never; 1 always; 2 if the process took much time of the processor, and
+   symbolize can name more than the dynamic symbols do. */
 static unsigned long symbols_wanted = 2;
 
 static void read_environment(void) {
@@ -133,8 +134,7 @@ static void report(void) {
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
     if (want.path[0] || find_stderr() >= 0)
-        name_places(symbols_wanted == 1 ||
-                    (symbols_wanted && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
+        name_places(symbols_wanted);
     write_report();
     for (i = 0; i < 3; i++) { /* signals that came meanwhile are removed; a signal that was pending
                                  before stays */

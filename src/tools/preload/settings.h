@@ -13,6 +13,7 @@ static const struct {
                 {"SKIP", 0},
                 {"SYMBOLS", 1},
                 {"EXACT", 1},
+                {"FOLD", 1},
                 {"STACK_BYTES", ULONG_MAX},
                 {"STACK_DEPTH", ULONG_MAX},
                 {"EVENTS", ULONG_MAX},

@@ -1,13 +1,14 @@
-/* A part of preload.c: the names of return addresses. */
+/* A part of preload.c: finds the names of return addresses. */
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
-/* Names come from dladdr. They also come from debug information, if symbolize, a program beside
-   this library, finds any. Running symbolize takes as long as a short process, so it runs only for
-   processes that took longer. */
+/* Names come from the dynamic symbols. They also come from debug information, if symbolize, a
+   program beside this library, finds any. Running symbolize takes as long as a short process, so it
+   runs only for processes that took more time of the processor, and only where it can name more. */
 
 #define TOP_SITES 200 /* the most sites that are named, of each order */
 #define MAX_PLACES 4096
+#define MAX_FUNCTIONS 256 /* of one place, as symbolize and memlord_site_functions_set have it */
 #define LONG_RUN_MS 1000
 
 static struct {
@@ -17,7 +18,7 @@ static struct {
     } place[MAX_PLACES];
     size_t count, asked; /* the number of places; how many of them an earlier report has asked for
                             (they come first) */
-    char text[1 << 20]; /* the questions, and later the answers; a place that finds no room keeps
+    char text[4 << 20]; /* the questions, and later the answers; a place that finds no room keeps
                            its name */
     size_t length;
 } ask;
@@ -26,11 +27,8 @@ static struct {
     char path[2][PATH_MAX + 32]; /* the two paths where symbolize may be: where it is built, and
                                     where it is installed */
     int64_t born;                /* when this program began, in ms since 1970 */
-    int64_t began_ms;            /* when this process began, in ms; a forked child begins at its
-                                    fork */
+    int folds;                   /* 1: names are without the arguments of templates */
 } symbolize;
-
-static void begin_symbols(void) { symbolize.began_ms = now_ms(); }
 
 static void find_symbolize(void) {
     static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
@@ -38,8 +36,7 @@ static void find_symbolize(void) {
     struct timespec t;
     Dl_info own;
     size_t i;
-    begin_symbols();
-    (void)pthread_atfork(NULL, NULL, begin_symbols);
+    symbolize.folds = number_of("MEMLORD_FOLD") != 0;
     (void)clock_gettime(CLOCK_REALTIME, &t);
     symbolize.born = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
     if (!dladdr(&symbolize, &own) || !own.dli_fname || !realpath(own.dli_fname, here)) return;
@@ -52,21 +49,16 @@ static void find_symbolize(void) {
 /* __cxa_demangle of the program's C++ library, or NULL if the program has none. */
 static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
 
-/* Returns the function of a return address, or "" if another module is there by now. */
-static const char *symbol_at(void *address, const memlord_place *was) {
-    memlord_place now;
-    Dl_info info;
-    if (memlord_site_place(lord, memlord_site_at(lord, address), &now) ||
-        now.module != was->module || now.offset != was->offset)
-        return "";
-    return dladdr((char *)address - 1, &info) && info.dli_sname ? info.dli_sname : "";
-}
-
-/* Gives a site the demangled form of a name. Names of Rust end in a hash, which is left out. */
-static void rename_mangled(const memlord_site *site, const char *function) {
-    char *plain = strncmp(function, "_Z", 2) ? NULL : demangle(function, NULL, NULL, NULL);
-    size_t length = plain ? strlen(plain) : 0;
+/* Names a site by a demangled name, unless it is so long that it could exhaust the stack. Names of
+   Rust end in a hash, which is left out. */
+static void rename_mangled(const memlord_site *site) {
+    const char *function = mli_site_display_of(lord, site)->function;
+    char *plain = NULL;
+    size_t length;
+    if (!strncmp(function, "_Z", 2) && strlen(function) < 4096)
+        plain = demangle(function, NULL, NULL, NULL);
     if (!plain) return;
+    length = strlen(plain);
     if (length > 19 && !strncmp(plain + length - 19, "::h", 3) &&
         strspn(plain + length - 16, "0123456789abcdef") == 16)
         plain[length - 19] = 0;
@@ -101,8 +93,7 @@ static void collect_sites(memlord_site_order order) {
     size_t i, n = memlord_sites_top(lord, memlord_device_all(), order, top, TOP_SITES);
     memlord_place at;
     for (i = 0; i < n; i++) {
-        if (add_place(top[i].site, &at) && demangle)
-            rename_mangled(top[i].site, top[i].site->function);
+        if (add_place(top[i].site, &at) && demangle) rename_mangled(top[i].site);
     }
 }
 
@@ -114,8 +105,7 @@ static void collect_stacks(memlord_site_order order) {
     for (i = 0; i < n; i++) {
         for (k = 0; k < top[i].depth; k++) {
             const memlord_site *site = top[i].sites[k];
-            if (add_place(site, &at) && demangle)
-                rename_mangled(site, symbol_at(top[i].frames[k], &at));
+            if (add_place(site, &at) && demangle) rename_mangled(site);
         }
     }
 }
@@ -154,7 +144,9 @@ static int pair_above(int ends[2]) {
    server of debug files that symbolize would wait for. */
 static int spawn_symbolize(int end, pid_t *pid) {
     static char locale[] = "LC_ALL=C", program[] = "symbolize", option[] = "--serve", born[32];
-    char *environment[] = {locale, NULL}, *argv[] = {program, option, born, NULL};
+    static char fold[] = "--fold";
+    char *environment[] = {locale, NULL};
+    char *argv[] = {program, option, born, symbolize.folds ? fold : NULL, NULL};
     posix_spawn_file_actions_t actions;
     int failed;
     (void)snprintf(born, sizeof born, "%lld", (long long)symbolize.born);
@@ -198,18 +190,37 @@ static const char *next_text(size_t *at) {
     return end ? text : NULL;
 }
 
-/* Renames the places by the answers. An answer is a line, a file and a function; "0" and "" mean
-   that they are not known. */
-static void rename_places(void) {
-    size_t at = 0, i;
+/* Cuts the functions of the next place off the answer, which symbolize.c describes. Returns how many
+   there are; 0 when they are not all there. */
+static size_t next_functions(size_t *at, memlord_function *out) {
+    const char *number = next_text(at);
+    size_t i, n = number ? strtoul(number, NULL, 10) : 0;
+    if (n > MAX_FUNCTIONS) return 0;
+    for (i = 0; i < n; i++) {
+        const char *line = next_text(at), *file = line ? next_text(at) : NULL;
+        const char *function = file ? next_text(at) : NULL;
+        const char *library = function ? next_text(at) : NULL;
+        if (!library) return 0;
+        out[i].at.line = atoi(line);
+        out[i].at.file = file;
+        out[i].at.function = function;
+        out[i].library = atoi(library);
+    }
+    return n;
+}
+
+/* Gives each place its functions. Where symbolize knows neither file nor name, the site keeps its
+   own. */
+static void name_functions(void) {
+    static memlord_function functions[MAX_FUNCTIONS];
+    size_t at = 0, i, n;
     for (i = ask.asked; i < ask.count; i++) {
-        const char *line = next_text(&at), *file = line ? next_text(&at) : NULL;
-        const char *function = file ? next_text(&at) : NULL;
-        if (!function) return;
-        if (!*file) file = NULL;
-        if (!*function) function = NULL;
-        if (file || function)
-            (void)memlord_site_rename(lord, ask.place[i].site, file, function, atoi(line));
+        const memlord_site *site = mli_site_display_of(lord, ask.place[i].site);
+        n = next_functions(&at, functions);
+        if (!n) return;
+        if (n == 1 && !functions->at.file[0]) functions->at.file = site->file;
+        if (n == 1 && !functions->at.function[0]) functions->at.function = site->function;
+        (void)memlord_site_functions_set(lord, site, functions, n);
     }
 }
 
@@ -225,22 +236,63 @@ static void ask_symbolize(void) {
         (void)shutdown(ends[0], SHUT_WR);
         read_answer(ends[0], until);
         end_symbolize(pid, until);
-        rename_places();
+        name_functions();
     }
     (void)close(ends[0]);
 }
 
-/* Names the places of the report. The program's own handler of SIGCHLD, or its wish to have no
-   children to wait for, must not see symbolize. */
-static void name_places(int with_debug_information) {
+static int64_t processor_ms(void) { /* of this process, its threads and no others */
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Returns 1 if a module has more than dynamic symbols: the symbol table of its own file. Debug
+   files of the system's libraries alone are not worth a run, but one of the program is. */
+static int has_more_names(const memlord_place *at) {
+    char program[PATH_MAX], path[128];
+    file_image file;
+    size_t i, n;
+    const ElfW(Shdr) *section;
+    int found = 0;
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    if (!strcmp(at->module, program) && strlen(at->build_id) > 2) {
+        (void)snprintf(path, sizeof path, "/usr/lib/debug/.build-id/%.2s/%s.debug", at->build_id,
+                       at->build_id + 2);
+        found = !access(path, R_OK);
+    }
+    if (found || !map_file(at->module, &file)) return found;
+    section = sections_of(&file, &n);
+    for (i = 0; i < n && !found; i++) found = section[i].sh_type == SHT_SYMTAB;
+    (void)munmap((void *)(uintptr_t)file.at, file.size);
+    return found;
+}
+
+/* Returns 1 if symbolize can name a place that is still to be asked for. */
+static int can_name_more(void) {
+    size_t i, k;
+    for (i = ask.asked; i < ask.count; i++) {
+        const char *module = ask.place[i].at.module;
+        for (k = ask.asked; ask.place[k].at.module != module;) k++;
+        if (k == i && has_more_names(&ask.place[i].at)) return 1;
+    }
+    return 0;
+}
+
+/* Names the places that the report lists first. `run`: whether symbolize runs, as symbols_wanted
+   has it. The program's own handler of SIGCHLD, or its wish to have no children to wait for, must not
+   see symbolize. */
+static void name_places(unsigned long run) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
+    const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
     struct sigaction plain, before;
     memcpy(&demangle, &found, sizeof demangle);
-    if (!found && !with_debug_information) return;
+    if (!found && !asks) return;
     collect_places();
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
-    if (!with_debug_information || ask.count == ask.asked) return;
+    if (!asks || ask.count == ask.asked || (run != 1 && !can_name_more())) return;
     if (sigaction(SIGCHLD, &plain, &before)) return;
     ask_symbolize();
     ask.asked = ask.count;

@@ -1,0 +1,69 @@
+#!/bin/sh
+# tests/names.sh: the functions at return addresses, inlined ones included, are those that addr2line
+# names, whether they are named at exit or later; and every format has them. Speaks TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+out=$PWD/build/names
+symbolize=$PWD/build/symbolize
+so=$PWD/build/libmemlord_preload.so
+[ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP modules of Linux'; exit 0; }
+rm -rf "$out" && mkdir -p "$out" || exit 1
+unset DEBUGINFOD_URLS
+
+# SYMBOLS REPORT PROGRAM: runs it with every stack.
+report() {
+    LD_PRELOAD=$so MEMLORD_STACK_BYTES=1 MEMLORD_SYMBOLS=$1 MEMLORD_REPORT=$out/$2 "$out/$3" >/dev/null 2>&1
+}
+
+names() { # PROGRAM WHAT: it is built
+    report 0 "$1.json" "$1" && "$symbolize" "$out/$1.json" -o "$out/$1.later.json" 2>/dev/null
+    said=$(python3 tests/names/check.py "$out/$1.later.json" "$out/$1" 2>&1)
+    matches "$2: every function at every return address is that of addr2line" '^[1-9][0-9]* compared' '! and not ' \
+        '!Error'
+    report 1 "$1.exit.json" "$1"
+    said=$(python3 tests/names/check.py "$out/$1.exit.json" "$out/$1" 2>&1)
+    matches "$2: those that are named at exit, too" '^[1-9][0-9]* compared' '! and not ' '!Error'
+}
+cc=${CC:-gcc}
+$cc -std=gnu99 -O2 -g -Wall -Wextra -Werror tests/names/tree.c -o "$out/tree" || exit 1
+names tree 'C'
+if "${CXX:-g++}" -std=c++17 -O2 -g -fomit-frame-pointer tests/names/engine.cpp -o "$out/engine" 2>"$out/said"; then
+    names engine 'C++ without frame pointers'
+else
+    skip 'C++ without frame pointers: every function at every return address is that of addr2line' 'it cannot be built'
+    skip 'C++ without frame pointers: those that are named at exit, too' 'it cannot be built'
+fi
+if rustc -O -g -o "$out/map" tests/names/map.rs 2>"$out/said"; then
+    names map 'Rust'
+else
+    skip 'Rust: every function at every return address is that of addr2line' 'no rustc'
+    skip 'Rust: those that are named at exit, too' 'no rustc'
+fi
+
+# -- formats --
+line_of() { grep -n "$1" tests/names/tree.c | head -n 1 | cut -d: -f1; }
+keep="keep [^;<]*tree.c:$(line_of 'INTO void \*keep')"
+two="keep_two [^;<]*tree.c:$(line_of '    keep(size);')"
+few="few [^;<]*tree.c:$(line_of 'keep_two(32)')"
+for format in folded heaptrack pb pickle html; do report 1 "tree.$format" tree; done
+said=$(cat "$out/tree.folded")
+matches 'FOLDED has the inlined functions, the outermost first' ";$few;$two;$keep 32\$"
+cat >"$out/few.c" <<'END'
+#include <stdlib.h>
+void *volatile kept;
+static inline __attribute__((always_inline)) void keep(size_t size) { kept = malloc(size); }
+__attribute__((noinline)) void few(void) { keep(1 << 20); __asm__ volatile(""); }
+int main(void) { few(); return 0; }
+END
+$cc -O2 -g "$out/few.c" -o "$out/few" && report 1 few.txt few
+said=$(cat "$out/few.txt")
+matches 'TEXT has them, the innermost first' '1 MiB .*  keep [^ ]*few.c:3 < few [^ ]*few.c:4 < main [^ ]*few.c:5'
+for format in heaptrack pb pickle html; do
+    said=$(strings "$out/tree.$format")
+    matches "$format has them, too" keep_two few by_pointer
+done
+said=$(build/diff --json --by stack "$out/tree.json" "$out/tree.exit.json" 2>&1)
+matches 'diff gives the stacks of a profile without names those of the other' '"kind":"total"' \
+    '!"state":"(new|gone)"'
+plan
