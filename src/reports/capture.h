@@ -130,9 +130,9 @@ typedef struct mli_report {
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these by row
-                             of stacks: the row of the next stack of the same site; 0 if there is
-                             none; NULL if no stacks are listed by site */
+    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
+                             row of stacks: the row of the next stack of the same site; a row of 0
+                             means none; NULL if no stacks are listed by site */
     size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */

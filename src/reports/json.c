@@ -207,7 +207,7 @@ static void mli_json_tags(mli_report *r) {
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
 /* Writes the functions at a return address, if there are several, and whether the one that stands
-   for it is a library's. */
+   for the address is in a library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;

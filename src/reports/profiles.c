@@ -253,14 +253,14 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
    With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations
-   have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
-   names of frames, the modules, the comments, and the names of parts. The comments are the
-   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
-   location of a return address has the module as its mapping, and the address in the module's file,
-   as if the module were loaded at 0. (The load address does not tell the module, because another
-   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
-   better names and lines in the file. */
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
+   numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
+   the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
+   all devices and of each; `go tool pprof -comments` shows them. The location of a return address
+   has the module as its mapping, and the address in the module's file, as if the module were loaded
+   at 0. (The load address does not tell the module, because another module may be there by now.) A
+   mapping says that it has no functions, so that pprof looks for better names and lines in the
+   file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -281,7 +281,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings, functions; /* how many are written */
+    uint64_t strings, functions; /* how many strings and functions are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer

@@ -328,10 +328,10 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
-    uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_threads_allowed(lord);
+    const uint64_t had = w->free_interval, batch = lord->counters.batch;
+    uint64_t share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
-    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
         share = 0; /* the interval is 0, as without a band */

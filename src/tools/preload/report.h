@@ -2,8 +2,8 @@
 
 /* -------------------------------------------------------------------------- the report -- */
 
-/* Whether symbolize runs: 0 never; 1 always; 2 if the process took much time of the processor, and
-   symbolize can name more than the dynamic symbols do. */
+/* Whether symbolize runs: 0 means never, and 1 means always. 2 means that it runs if the process
+   took much processor time, and if symbolize can name more than the dynamic symbols do. */
 static unsigned long symbols_wanted = 2;
 
 static void read_environment(void) {
