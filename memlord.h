@@ -5703,8 +5703,11 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
+    mli_u64 mark;          /* the current mark, shifted to its place in a block */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* bits MLI_HOOK_... */
@@ -5742,7 +5745,6 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
@@ -5760,8 +5762,6 @@ struct mli_counters_state {
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
-                                               element stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */
@@ -6922,27 +6922,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that a call that the allocator makes into a ledger does nothing there. Locks: memory; pages,
    inside the os allocator. */
 
-/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
-
-#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
-#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
-
-typedef struct mli_region { /* one block of the allocator: this header, then the data */
-    struct mli_region *next;
-    char *data; /* the pieces, aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
-} mli_region;
-typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
-    struct mli_piece *next, **back;
-    mli_region *region;
-    uint32_t first_grain, grains;
-} mli_piece;
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
@@ -6952,18 +6932,6 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
    the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
-
-#if defined(MADV_HUGEPAGE)
-#define MLI_PAGE 4096u
-#define MLI_EXTENT ((size_t)4 << 20)
-#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* the header of an extent, which lies in its first page */
-    struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
-} mli_extent;
-#else
-#endif
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */
@@ -6988,6 +6956,27 @@ MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
+
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
+
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
+
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
+    struct mli_region *next;
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
+} mli_region;
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
+    struct mli_piece *next, **back;
+    mli_region *region;
+    uint32_t first_grain, grains;
+} mli_piece;
 
 #define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 
@@ -7028,6 +7017,15 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
    of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
+
+#define MLI_PAGE 4096u
+#define MLI_EXTENT ((size_t)4 << 20)
+#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
+    struct mli_extent *next;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
+} mli_extent;
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
@@ -7552,7 +7550,7 @@ typedef struct mli_current {
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
                                         until they are looked up */
-    uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
+    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;
@@ -8127,10 +8125,11 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
+   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
+   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
+   of the table before it leaves. bench/README.md has the measurements that led to this shape.
+   Locks: the lock of a shard, then that of a bucket. */
 
 /* -- entries -- */
 
@@ -8178,6 +8177,40 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
+/* Returns the current mark, shifted into its place in word2. */
+static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
+    return mli_u64_load(&lord->map.mark);
+}
+/* Sets the next mark and returns its number. After the last possible mark returns that one. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
+
+/* -- the numbers of devices -- */
+
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
+static MLI_HOT uint32_t mli_device_word(memlord_device d) {
+    uint32_t word;
+    memcpy(&word, &d, sizeof word);
+    return word;
+}
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
+static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
+    uint32_t word = mli_device_word(d);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = word << 16 | word >> 16;
+#endif
+    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
+    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
+}
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_dev_direct_set. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->map.dev_of[mli_device_direct_index(d)]);
+}
+
+/* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
+   can be read. */
+MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
@@ -8280,7 +8313,8 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
-   header, so that one locked instruction of x86 is enough. */
+   header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
+   with the release store of the header that drops it. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -8518,63 +8552,16 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
    entries. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
+/* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
+   Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
+
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
    shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
    that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
    so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
-
-/* -- probes: for keys that the home bucket does not decide -- */
-
-typedef struct mli_probe {
-    mli_shard *shard;
-    uint64_t key, hash;
-    mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
-                            caller did not want one */
-    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
-                            home is bucket 0 */
-    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
-                            `room` */
-    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
-                            thread has locked them */
-    int shared;          /* 1: the shard is shared */
-    int inside;          /* 1: the thread is inside the shard */
-} mli_probe;
-
-/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
-   looks into it. */
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
-   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
-   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
-   overwrite the words of the entry. Requires: probe->entry is not NULL. */
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
-
-/* Drops the bucket locks of a probe. */
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
-/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
-   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
-   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
-   memory. Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
@@ -8588,18 +8575,20 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
    number of types. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
-   end. */
-static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
-                                           const mli_bucket *end) {
-    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
-}
-static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
-    return (mli_bucket *)(void *)s->table + s->size;
-}
-
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
     lord->map.type_of[dev] = (uint16_t)type;
+}
+
+MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev) {
+    const uint32_t i = mli_device_direct_index(d);
+    if (i < MLI_DIRECT_DEVICES) mli_u32_store_release(&lord->map.dev_of[i], dev);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord) {
+    uint64_t bits = mli_mark_bits(lord);
+    while (MLI_BIRTH(bits) < MLI_MARK_MAX)
+        if (mli_u64_cas(&lord->map.mark, &bits, bits + mli_word2_of(0, 0, 1)))
+            return MLI_BIRTH(bits) + 1;
+    return MLI_MARK_MAX;
 }
 
 /* -- entering a shard -- */
@@ -8807,8 +8796,7 @@ MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard shared for good, if another thread owns it. Stops the shard first. */
-static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
     MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
@@ -8818,163 +8806,6 @@ static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_sha
         mli_u32_store_release(&s->state, MLI_SHARD_SHARED);
     }
     mli_lock_drop(&s->lock);
-}
-
-/* -- buckets of a shared shard -- The acquire that takes a bucket's lock pairs with the release
-   store of the header that drops the lock. */
-
-static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
-    unsigned n = 0;
-    while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
-}
-
-/* -- probing -- A thread probes while it is inside the shard, or under the shard's lock while the
-   shard is stopped. Probing changes no entry. The probe notes the slot and the header to store, and
-   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
-   bucket that it probes. */
-
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
-    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
-    probe->shard = s;
-    probe->key = key;
-    probe->hash = mli_hash(key);
-    probe->home = mli_home_bucket(s, probe->hash);
-    probe->bucket = 0;
-    probe->held = 1;
-    probe->shared = shared;
-    probe->inside = 1;
-}
-
-/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
-static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
-                                   uint64_t header, uint32_t type) {
-    const uint64_t print = MLI_HASH_PRINT(probe->hash);
-    uint64_t match = mli_print_match(header, print);
-    for (; match; match &= match - 1) {
-        const unsigned bit = mli_print_match_bit(match);
-        mli_entry *e = mli_slot_entry(b, bit);
-        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
-        probe->entry = e;
-        probe->bucket = probe->held - 1;
-        probe->header = header ^ print << bit;
-        return 1;
-    }
-    return 0;
-}
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room) {
-    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
-    const mli_shard *s = probe->shard;
-    const mli_bucket *end = mli_buckets_end(s);
-    mli_bucket *b = probe->home;
-    probe->entry = probe->room = NULL;
-    for (;;) {
-        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        const unsigned overflow = mli_overflow_count(header, probe->hash);
-        if (mli_probe_match(lord, probe, b, header, type)) return 0;
-        if (want_room && mli_vacant_slots(header)) {
-            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
-            probe->room = mli_slot_entry(b, bit);
-            probe->bucket = probe->held - 1;
-            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
-            want_room = 0;
-        }
-        if (!overflow && !want_room) return 0;
-        want_room &= overflow != MLI_OVERFLOW_MAX;
-        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
-        b = mli_bucket_next(s, b, end);
-        if (probe->shared && !mli_bucket_try(b)) return -1;
-        probe->held++;
-    }
-}
-
-/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
-   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
-   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
-   shard. The release store pairs with the acquire in mli_bucket_try. */
-static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
-    const mli_bucket *end = mli_buckets_end(probe->shard);
-    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
-    mli_bucket *b = probe->home;
-    unsigned k;
-    for (k = 0; k < probe->held; k++) {
-        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        if (k < probe->bucket) header += passed;
-        if (k == probe->bucket && by) header = probe->header;
-        mli_u64_store_release(&b->header, header);
-        b = mli_bucket_next(probe->shard, b, end);
-    }
-    probe->held = 0;
-    if (!probe->bucket || !by) return;
-    if (probe->shared)
-        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
-    else
-        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
-}
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
-    MLI_REQUIRE(mli_is_inside());
-    MLI_REQUIRE(probe->room);
-    probe->room->key = probe->key;
-    probe->room->word1 = word1;
-    probe->room->word2 = word2;
-    mli_probe_settle(probe, 1);
-}
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
-    MLI_REQUIRE(mli_is_inside());
-    MLI_REQUIRE(probe->entry);
-    mli_probe_settle(probe, -1);
-}
-
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
-    if (probe->shared) mli_probe_settle(probe, 0);
-}
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
-    mli_probe_unlock(probe);
-    if (probe->inside) mli_shard_leave(t);
-    probe->inside = 0;
-}
-
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
-    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
-}
-/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
-   again. */
-static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
-                                     mli_probe *probe) {
-    mli_probe_begin(probe, probe->shard, key, probe->shared);
-    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-    return mli_probe_scan(lord, probe, type, want_room);
-}
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_shard *s = mli_shard_of(lord, key);
-    unsigned n = 0;
-    memset(probe, 0, sizeof *probe);
-    probe->shard = s;
-    for (;;) {
-        const uint32_t state = mli_shard_enter(t, s);
-        uint32_t size = 0;
-        int again = 0;
-        probe->inside = 1;
-        probe->shared = state == MLI_SHARD_SHARED;
-        if (probe->shared || state == t->id) {
-            size = s->size;
-            again = mli_probe_entered(lord, type, key, want_room, probe);
-            if (!again && (probe->entry || probe->room || !want_room)) return 0;
-        }
-        mli_probe_leave(t, probe);
-        if (again)
-            mli_spin_wait(&n);
-        else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
-                                                  shard's lock */
-        else if (!want_room)
-            return 0;
-        else if (mli_shard_grow(lord, t, s, size))
-            return -1;
-    }
 }
 
 /* -- life -- */
@@ -10450,7 +10281,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   is published when all of its data can be read: by the row count, the index and the map. Lock: the
    cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
@@ -10475,31 +10306,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 /* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
-static MLI_HOT uint32_t mli_device_word(memlord_device d) {
-    uint32_t word;
-    memcpy(&word, &d, sizeof word);
-    return word;
-}
 /* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
    key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
-   that does not fit gets the last element, which is always 0. */
-static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
-    uint32_t word = mli_device_word(d);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = word << 16 | word >> 16;
-#endif
-    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
-    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
-}
-/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
-   pairs with the release store in mli_device_add_locked. */
-static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
-    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-}
-
 /* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
@@ -10604,8 +10413,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && mli_types_watched(lord, 1u << d.type))
         mli_check_request(lord, n);
-    if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
+    if (r == MEMLORD_OK) mli_dev_direct_set(lord, d, n);
     return r;
 }
 
@@ -11242,13 +11050,13 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
-#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+#define MLI_FUNCTIONS_MAX 256 /* the most functions at one return address */
 
 /* The functions at a return address, the innermost first. Each is inlined in the next one. */
 typedef struct mli_functions {
-    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
-                              the site: see memlord_site_functions_set */
-    memlord_function *at;  /* they lie behind this struct */
+    uint32_t count, shown; /* how many functions there are, at least 1; the index of the one that
+                              stands for the site: see memlord_site_functions_set */
+    memlord_function *at;  /* the functions, which follow this struct in memory */
 } mli_functions;
 
 typedef struct mli_site_record {
@@ -11307,13 +11115,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: as
-   mli_site_display. */
+   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a recording
-   call.
-   Requires: the caller holds no lock of the ledger (see mli_place_function). */
+   first displayed, because the search reads all symbols of its module, which is too slow for a
+   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
@@ -11324,8 +11131,8 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
-/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
-   or none. */
+/* Returns the functions at a return address, or NULL if no function but the displayed one is
+   known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */
@@ -11640,7 +11447,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when it was first seen has it now. */
+/* Returns 1 if the module that had a return address when the address was first seen has it now. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -11693,7 +11500,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Those whose module is gone it only marks as looked up. */
+   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -11712,7 +11519,7 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     for (site = first; site != end && site; site = site->before) n++;
     if (!n) return;
     q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
-    if (!q) return; /* the sites get their names one by one, as they are displayed */
+    if (!q) return; /* each site then gets its name when it is displayed */
     taken = mli_places_take(lord, first, end, q, n);
     mli_symbols_sort(q, taken);
     mli_symbols_at(q, taken);
@@ -11860,8 +11667,8 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     return result;
 }
 
-/* Gives a site its functions, whose strings it copies to `all`. MLI_AGAIN: the function needs memory
-   first. */
+/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
                                                          const memlord_function *from,
                                                          mli_functions *all) {
@@ -12319,10 +12126,6 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
-/* Returns the current mark, shifted into its place in word2. */
-static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
-    return mli_u64_load(&lord->tags.birth_mark);
-}
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
@@ -12520,7 +12323,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
-    uint64_t born = mli_u64_load(&lord->tags.birth_mark);
+    uint64_t born = mli_mark_bits(lord);
     if (MLI_LIKELY(!t->now.span && !stream)) return born;
     if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
         return t->now.birth_bits;
@@ -12770,15 +12573,10 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
-    uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
                                                        the old mark */
-    born = mli_u64_load(&lord->tags.birth_mark);
-    while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
-            return MLI_BIRTH(born) + 1;
-    return MLI_MARK_MAX;
+    return mli_mark_next(lord);
 }
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
@@ -14634,6 +14432,227 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
     life->init = mli_fences_init;
     life->lock = mli_fences_lock;
     life->forked = mli_fences_forked;
+}
+
+/* ------------------------------------------------------------------------ src/books/probes.h -- */
+
+/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
+   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
+   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+
+/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
+   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
+   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
+   bucket that it probes. */
+
+typedef struct mli_probe {
+    mli_shard *shard;
+    uint64_t key, hash;
+    mli_bucket *home;
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
+    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
+                            thread has locked them */
+    int shared;          /* 1: the shard is shared */
+    int inside;          /* 1: the thread is inside the shard */
+} mli_probe;
+
+/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
+   looks into it. */
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room);
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
+
+/* Drops the bucket locks of a probe. */
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
+
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe);
+
+/* ------------------------------------------------------------------------ src/books/probes.c -- */
+
+/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+   end. */
+static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
+                                           const mli_bucket *end) {
+    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
+}
+static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
+    return (mli_bucket *)(void *)s->table + s->size;
+}
+
+static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
+    unsigned n = 0;
+    while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
+}
+
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    probe->shard = s;
+    probe->key = key;
+    probe->hash = mli_hash(key);
+    probe->home = mli_home_bucket(s, probe->hash);
+    probe->bucket = 0;
+    probe->held = 1;
+    probe->shared = shared;
+    probe->inside = 1;
+}
+
+/* Looks for the key of a probe in a bucket. If the key is there, notes its slot and returns 1. */
+static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
+                                   uint64_t header, uint32_t type) {
+    const uint64_t print = MLI_HASH_PRINT(probe->hash);
+    uint64_t match = mli_print_match(header, print);
+    for (; match; match &= match - 1) {
+        const unsigned bit = mli_print_match_bit(match);
+        mli_entry *e = mli_slot_entry(b, bit);
+        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
+        probe->entry = e;
+        probe->bucket = probe->held - 1;
+        probe->header = header ^ print << bit;
+        return 1;
+    }
+    return 0;
+}
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
+    const mli_shard *s = probe->shard;
+    const mli_bucket *end = mli_buckets_end(s);
+    mli_bucket *b = probe->home;
+    probe->entry = probe->room = NULL;
+    for (;;) {
+        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        const unsigned overflow = mli_overflow_count(header, probe->hash);
+        if (mli_probe_match(lord, probe, b, header, type)) return 0;
+        if (want_room && mli_vacant_slots(header)) {
+            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
+            probe->room = mli_slot_entry(b, bit);
+            probe->bucket = probe->held - 1;
+            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
+            want_room = 0;
+        }
+        if (!overflow && !want_room) return 0;
+        want_room &= overflow != MLI_OVERFLOW_MAX;
+        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
+        b = mli_bucket_next(s, b, end);
+        if (probe->shared && !mli_bucket_try(b)) return -1;
+        probe->held++;
+    }
+}
+
+/* Ends a probe. `by` is 1 for an insert, -1 for an erase, and 0 for no change. Stores the header of
+   the slot's bucket, unless `by` is 0. If that bucket is not the home, adds `by` to the shard's
+   `displaced` and to the overflow counts of the buckets before it. Unlocks all buckets of a shared
+   shard. The release store pairs with the acquire in mli_bucket_try. */
+static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
+    const mli_bucket *end = mli_buckets_end(probe->shard);
+    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
+    mli_bucket *b = probe->home;
+    unsigned k;
+    for (k = 0; k < probe->held; k++) {
+        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        if (k < probe->bucket) header += passed;
+        if (k == probe->bucket && by) header = probe->header;
+        mli_u64_store_release(&b->header, header);
+        b = mli_bucket_next(probe->shard, b, end);
+    }
+    probe->held = 0;
+    if (!probe->bucket || !by) return;
+    if (probe->shared)
+        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
+    else
+        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
+}
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
+    probe->room->key = probe->key;
+    probe->room->word1 = word1;
+    probe->room->word2 = word2;
+    mli_probe_settle(probe, 1);
+}
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
+
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
+    if (probe->shared) mli_probe_settle(probe, 0);
+}
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
+    mli_probe_unlock(probe);
+    if (probe->inside) mli_shard_leave(t);
+    probe->inside = 0;
+}
+
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_entered(t), key, 0);
+    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
+}
+/* Probes a shard that the thread has entered. Returns nonzero if the thread must leave and try
+   again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
+    mli_shard *s = mli_shard_of(lord, key);
+    unsigned n = 0;
+    memset(probe, 0, sizeof *probe);
+    probe->shard = s;
+    for (;;) {
+        const uint32_t state = mli_shard_enter(t, s);
+        uint32_t size = 0;
+        int again = 0;
+        probe->inside = 1;
+        probe->shared = state == MLI_SHARD_SHARED;
+        if (probe->shared || state == t->id) {
+            size = s->size;
+            again = mli_probe_entered(lord, type, key, want_room, probe);
+            if (!again && (probe->entry || probe->room || !want_room)) return 0;
+        }
+        mli_probe_leave(t, probe);
+        if (again)
+            mli_spin_wait(&n);
+        else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
+            mli_shard_make_shared(lord, t, s); /* if the state is STOPPED, this waits for the
+                                                  shard's lock */
+        else if (!want_room)
+            return 0;
+        else if (mli_shard_grow(lord, t, s, size))
+            return -1;
+    }
 }
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
@@ -21036,10 +21055,10 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
-    uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_threads_allowed(lord);
+    const uint64_t had = w->free_interval, batch = lord->counters.batch;
+    uint64_t share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
-    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
         share = 0; /* the interval is 0, as without a band */
@@ -24839,9 +24858,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-/* Parses a policy. After an error *out is unchanged. */
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out);
-
 MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
@@ -24855,7 +24871,8 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
+/* Parses a policy. After an error *out is unchanged. */
+static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
@@ -26135,9 +26152,9 @@ typedef struct mli_report {
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
-    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these by row
-                             of stacks: the row of the next stack of the same site; 0 if there is
-                             none; NULL if no stacks are listed by site */
+    uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
+                             row of stacks: the row of the next stack of the same site; a row of 0
+                             means none; NULL if no stacks are listed by site */
     size_t stack_leaks, stack_leak_rows; /* the number of leaks in the list; the number of all */
     uint64_t stack_leak_bytes;           /* the leaked bytes of all stacks */
     mli_stamp_scale scale;               /* turns the stamps of events into ns */
@@ -27232,28 +27249,28 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/callers.h -- */
 
-/* Finds who calls a standard library at a site: of each stack of the site, the first function that is
-   the program's own. Owns the list of stacks by site in the report. May use reports/capture and the
-   reading functions of books/. Locks: those of the reading functions. */
+/* Finds who calls a standard library at a site, which is the first function of each stack of the
+   site that is the program's own. Owns the list of stacks by site in the report. May use
+   reports/capture and the reading functions of books/. Locks: those of the reading functions. */
 
-#define MLI_CALLERS 64 /* the most callers of a site; those beyond are one, without a function */
+#define MLI_CALLERS 64 /* the most callers of a site; others count as one without a function */
 
-/* What a function of the program allocated at a site, by the stacks of the site: estimates, if stacks
-   are samples. */
+/* What a function of the program allocated at a site, as far as the stacks of the site tell. The
+   numbers are estimates if stacks are samples. */
 typedef struct mli_caller {
-    const memlord_site *at; /* NULL: several functions */
+    const memlord_site *at; /* the function, or NULL for several functions */
     uint64_t live_bytes, alloc_bytes, allocs;
 } mli_caller;
 typedef struct mli_callers {
     size_t count;
-    mli_caller at[MLI_CALLERS + 1]; /* those with the most live bytes first, then those that
-                                       allocated most */
+    mli_caller at[MLI_CALLERS + 1]; /* ordered by live bytes, and then by allocated bytes, the most
+                                       first */
 } mli_callers;
 
 /* Lists the stacks of each site for mli_callers_of. Requires: the report has its stacks. */
 MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r);
 MLI_PRIVATE MLI_COLD void mli_callers_end(mli_report *r);
-/* Finds the callers of a row of sites. There are none if the site is not a library's, or has no
+/* Finds the callers of a row of sites. There are none if the site is not in a library, or has no
    stack. */
 MLI_PRIVATE MLI_COLD void mli_callers_of(mli_report *r, uint32_t row, mli_callers *out);
 
@@ -27270,9 +27287,9 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* added since */
+        if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -27285,7 +27302,7 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is of no library; NULL: there is none. */
+/* Returns the first function of a stack that is in no library, or NULL if there is none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);
@@ -27953,7 +27970,7 @@ static void mli_json_tags(mli_report *r) {
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
 /* Writes the functions at a return address, if there are several, and whether the one that stands
-   for it is a library's. */
+   for the address is in a library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -30054,7 +30071,7 @@ typedef struct mli_viz_writer {
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
     mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
-    uint32_t numbers;      /* how many numbers the memo of the pickle uses, besides those of words */
+    uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -31282,14 +31299,14 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
    With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
    device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
    in which no object counts. The scopes that a block was allocated in are the callers of its site.
-   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations
-   have the numbers of frames. The strings are mli_pprof_words, the devices, the tags, the
-   names of frames, the modules, the comments, and the names of parts. The comments are the
-   anomalies and drops, of all devices and of each; `go tool pprof -comments` shows them. The
-   location of a return address has the module as its mapping, and the address in the module's file,
-   as if the module were loaded at 0. (The load address does not tell the module, because another
-   module may be there by now.) A mapping says that it has no functions, so that pprof looks for
-   better names and lines in the file. */
+   A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
+   numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
+   the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
+   all devices and of each; `go tool pprof -comments` shows them. The location of a return address
+   has the module as its mapping, and the address in the module's file, as if the module were loaded
+   at 0. (The load address does not tell the module, because another module may be there by now.) A
+   mapping says that it has no functions, so that pprof looks for better names and lines in the
+   file. */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -31310,7 +31327,7 @@ typedef struct mli_pprof_writer {
     mli_export x;
     mli_shares shares;
     mli_groups groups;
-    uint64_t strings, functions; /* how many are written */
+    uint64_t strings, functions; /* how many strings and functions are written */
 } mli_pprof_writer;
 
 /* The functions below write fields of a protocol buffer
