@@ -75,6 +75,12 @@ MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
+MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
+}
+MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick) {
+    return (uint64_t)(pick->scale * MLI_STACK_UNITS + 0.5);
+}
 MLI_PRIVATE void mli_pick_unreserve(mli_picks *part) {
     mli_lock_take(&part->lock);
     part->reserved--;

@@ -45,6 +45,11 @@ MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
 MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
 /* Returns the weight of a picked block of `bytes`. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
+#define MLI_STACK_UNITS 256
+/* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
+MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
 
 /* The next four are for all parts of a table: they give the locks their rank, take or drop the
    locks, free the memory, and return the number of blocks. */

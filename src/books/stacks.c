@@ -14,7 +14,6 @@
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
 #define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_STACK_UNITS 256 /* the units of an alloc that a row counts in */
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_tables {
@@ -25,24 +24,6 @@ typedef struct mli_stack_tables {
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y. Each doubling
-   of y turns q into q (2 - q). */
-static MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
-static MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
-}
 /* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
    one the seed differs in each run, process and ledger. A forked child always gets another seed.
    The seed is mixed from answers of system calls that neither wait nor fail, because the first call
@@ -252,21 +233,9 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *co
 static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
     return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
-static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
-    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
-}
-/* Returns the allocs that a pick stands for, in the units of mli_stack_row. */
-static uint64_t mli_pick_units(const mli_pick *pick) {
-    return (uint64_t)(pick->scale * MLI_STACK_UNITS + 0.5);
-}
 
 /* -- the totals of a row: each is changed by one locked instruction -- */
 
-/* Takes off a total, down to 0: a reset may have come since the total was raised. */
-static void mli_total_lower(mli_u64 *total, uint64_t by) {
-    uint64_t seen = mli_u64_load(total);
-    while (!mli_u64_cas(total, &seen, seen > by ? seen - by : 0)) {}
-}
 /* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
 static void mli_stack_vary(mli_stack_row *row, double by) {
     uint64_t seen = mli_u64_load(&row->variance), bits;
@@ -286,10 +255,10 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     (void)mli_u64_add(&row->blocks, (uint64_t)-1);
     mli_stack_vary(row, -mli_pick_variance(pick, bytes));
     if (!undo) return;
-    mli_total_lower(&row->samples, 1);
-    mli_total_lower(&row->allocs, mli_pick_units(pick));
-    mli_total_lower(&row->picked_bytes, bytes);
-    mli_total_lower(&row->alloc_bytes, weight);
+    mli_u64_lower(&row->samples, 1);
+    mli_u64_lower(&row->allocs, mli_pick_units(pick));
+    mli_u64_lower(&row->picked_bytes, bytes);
+    mli_u64_lower(&row->alloc_bytes, weight);
 }
 /* Counts the block that this call opens on its row. A reader loads the samples and their bytes
    before the estimates that include them: see mli_stack_totals_of. */
@@ -583,13 +552,14 @@ MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, u
     sum.live = mli_u64_load(&row->live);
     sum.peak = mli_u64_load(&row->peak);
     if (sum.peak < sum.live) sum.peak = sum.live;
+    sum.held = mli_u64_load(&row->held);
     bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
     memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
     sum.error = mli_square_root(variance);
     return sum;
 }
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out) {
     const mli_stack_totals sum = mli_stack_totals_of(lord, number);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
@@ -600,6 +570,15 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->samples = sum.samples;
     out->temporaries = sum.temporaries;
     out->error_bytes = sum.error;
+    return sum.held;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    const uint32_t rows = mli_stack_rows(lord);
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
+    }
 }
 #if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {

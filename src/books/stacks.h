@@ -48,11 +48,13 @@ typedef struct mli_stack_row {
     mli_u64 samples;      /* since the last reset: how many allocs were picked */
     mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
+    mli_u64 held;         /* an estimate of the bytes that were live at the peak of the device: the
+                             value of `live` at the last mli_stacks_hold */
 } mli_stack_row;
 
 /* The totals of a row at one moment. `error` is the square root of the variance. */
 typedef struct mli_stack_totals {
-    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, error;
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
     double allocs;
 } mli_stack_totals;
 
@@ -142,9 +144,13 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. */
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
+   the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
