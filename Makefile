@@ -62,12 +62,12 @@ unfit.asan := test_cuda_scarce # it replaces dlopen, as the sanitizers do
 unfit.tsan := $(unfit.asan)
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/cuda.sh tests/places.sh \
-	tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh tests/readme.sh tests/install.sh \
-	tests/ci.sh tests/values.sh
-# What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
-outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/names.sh \
-	tests/programs.sh
+scripts := tests/runner.sh tests/coverage.sh tests/examples.sh tests/diff.sh tests/places.sh \
+	tests/unload.sh tests/preload.sh tests/neighbours.sh tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
+# What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers,
+# the CUDA toolkit, programs that are killed.
+outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh \
+	tests/names.sh tests/cuda.sh tests/signals.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
@@ -150,7 +150,7 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates try-reports $(call programs,modules) $(threaded) build/release/memlord.o $(examples) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
+gates: try-gates try-reports $(call programs,modules) $(threaded) $(built.scripts) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
 	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/matrix.sh tests/systems.sh tests/mutants.sh \
 		$(threaded) $(call programs,modules)
 

@@ -10,6 +10,7 @@ A fault changes an operator or a number, drops a call, an assignment or a `!`, s
 of one type, or takes another field of the same type. Locks are left alone: a lock that is missing
 shows in a race, not in a suite. The sections of the header get equal shares of the N.
 
+A fault in the body of a module is compiled as that module, and linked with the objects of the others.
 A fault runs the suites that reach its line, quickest first, until one fails: for at most 60
 seconds. Which suites reach which lines is measured once for each memlord.h. tests/mutants.txt
 names the faults that change nothing that can be observed, each with its reason: they are drawn, and
@@ -35,9 +36,16 @@ import time
 
 from faults import HEADER, Finder, describe, implementation
 
+sys.path.insert(1, 'src')
+import join
+
 OUT, LIMIT = 'build/mutants', 60
 SCRIPTS = ['values']  # suites that take an object: sh tests/NAME.sh OBJECT
 FLAGS = ['-std=c99', '-w', '-pthread']
+MODULE = ['gcc', '-O0', *FLAGS, '-D_DEFAULT_SOURCE', '-DMLI_MODULES', '-fvisibility=hidden', '-Isrc', '-c']
+FOLDERS = join.FOLDERS.search(open('src/memlord.skeleton.h').read())[1].split()
+OBJECTS = {file: f'{OUT}/src/{file[:-2]}.o' for module in join.modules(FOLDERS) for file in module.files[1:]}
+PLACES = join.product('memlord')[1]  # of each line of the header: its file and line in src/
 ENV = dict(os.environ, LOCPATH=os.path.abspath('build/locale'), MEMLORD_TEST_SCALE='1', MEMLORD_TEST_OPS='3000',
            CMOCKA_MESSAGE_OUTPUT='TAP')
 
@@ -71,6 +79,33 @@ def includes_it(suite):
 def build(suite):
     if suite not in SCRIPTS and not includes_it(suite):
         must(['gcc', '-O0', *FLAGS, '-I.', '-c', source(suite), '-o', f'{OUT}/{suite}.o'])
+
+
+def compile_modules(pool):
+    """Compiles every module as it is."""
+    def one(file):
+        os.makedirs(os.path.dirname(OBJECTS[file]), exist_ok=True)
+        must([*MODULE, f'src/{file}', '-o', OBJECTS[file]])
+    list(pool.map(one, OBJECTS))
+
+
+def compile_fault(here, text, fault):
+    """Makes impl.o and the header with a fault in a directory; returns whether they compile."""
+    start, end, new, _ = fault
+    open(f'{here}/{HEADER}', 'w').write(text[:start] + new + text[end:])
+    file, number = PLACES[text.count('\n', 0, start)]
+    parts = dict(OBJECTS)
+    if new and file not in OBJECTS:  # a module's header: all modules may have what is in it
+        open(f'{here}/impl.c', 'w').write(f'#define MEMLORD_IMPLEMENTATION\n#include "{HEADER}"\n')
+        return not run(['gcc', '-O0', *FLAGS, f'-I{here}', '-c', f'{here}/impl.c', '-o', f'{here}/impl.o'])
+    if new:
+        body = open(f'src/{file}').read()
+        at = len(''.join(body.splitlines(True)[:number - 1])) + start - text.rfind('\n', 0, start) - 1
+        open(f'{here}/module.c', 'w').write(body[:at] + new + body[at + end - start:])
+        parts[file] = f'{here}/module.o'
+        if run([*MODULE, f'{here}/module.c', '-o', parts[file]]):
+            return False
+    return not run(['ld', '-r', '-o', f'{here}/impl.o', *parts.values()])
 
 
 def ready(suite, here, *flags):
@@ -128,14 +163,11 @@ def coverage(text, pool):
 
 def attempt(number, text, fault, who, limit=LIMIT):
     """Compiles the header with a fault and runs suites, each with its seconds: (verdict, by whom)."""
-    start, end, new, _ = fault
     here = f'{OUT}/{number}'
     shutil.rmtree(here, ignore_errors=True)
     os.makedirs(here)
     try:
-        open(f'{here}/{HEADER}', 'w').write(text[:start] + new + text[end:])
-        open(f'{here}/impl.c', 'w').write(f'#define MEMLORD_IMPLEMENTATION\n#include "{HEADER}"\n')
-        if run(['gcc', '-O0', *FLAGS, f'-I{here}', '-c', f'{here}/impl.c', '-o', f'{here}/impl.o']):
+        if not compile_fault(here, text, fault):
             return 'not compiled', ''
         ends = time.time() + limit
         for seconds, suite in who:
@@ -245,10 +277,11 @@ def main():
     text, given = open(HEADER).read(), sys.argv[1:]
     names = implementation(text)
     faults = sorted(set(Finder(text).found))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        if given[:1] == ['known']:
-            return known(pool, text, names, faults, (given + ['tests/mutants_known.txt'])[1])
-        if given[:1] != ['show']:
+    if given[:1] != ['show']:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            compile_modules(pool)
+            if given[:1] == ['known']:
+                return known(pool, text, names, faults, (given + ['tests/mutants_known.txt'])[1])
             return drawn(pool, text, names, faults, given)
     for fault in faults:
         what, line, kind = describe(text, names, fault)

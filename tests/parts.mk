@@ -113,7 +113,7 @@ $(call row,fuzz,10,fuzz,tests/fuzz.sh,what parses input$(comma) and random calls
 # Scripts with a part of their own.
 own_part := tests/matrix.sh tests/systems.sh tests/neighbours.sh tests/signals.sh tests/programs.sh
 built.standards := build/release/memlord.o
-built.scripts = build/release/memlord.o $(examples)
+built.scripts = $(addprefix build/release/,memlord.o cuda.o fake_cuda.o) $(fakes) $(examples)
 built.kills := build/release/memlord.o
 built.embed := build/release/memlord.o build/symbolize build/libmemlord_preload.so
 built.fuzz := build/libmemlord_preload.so

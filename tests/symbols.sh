@@ -186,9 +186,35 @@ else
     skip 'the functions of .gnu_debugdata are named' 'no xz'
 fi
 
+# -- formats of debug information --
+for how in -gdwarf-2 -gdwarf-3 -gdwarf-4 -gdwarf-5 -gz=zlib -gz=zstd -gz=zlib-gnu -gsplit-dwarf; do
+    if ! app format "$cxx" $how; then
+        skip "debug information of $how is read" "$cxx does not write it"
+        continue
+    fi
+    profile ./format
+    name
+    matches "debug information of $how is read" "^format 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
+        "^format 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\|deeper[^|]*:7\|outer[^|]*:8> \$" \
+        "^format 1004 \[app::method\(long\)\] app.cpp:$(line_of '// method') "
+done
+mv ./*.dwo "$out/tree" 2>/dev/null # the parts of -gsplit-dwarf
+name
+matches 'without the files of -gsplit-dwarf functions keep the names of their symbols' '!wrong' \
+    '^format 1002 \[exported\(?\)?\] ' '^format 1003 \[hidden(\(int\))?\] '
+
 # -- another file than the one that ran --
-cp whole other && profile ./other && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
-    "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
+cp whole linked && strip -s linked && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
+    "$cxx" -O2 -g -no-pie wrong.cpp -o wrong.debug && objcopy --add-gnu-debuglink=wrong.debug linked
+profile ./linked
+name
+matches 'the debug file of another program, with the right checksum, is not read' '!wrong' \
+    '^linked 1002 \[exported\] linked\+0x' '^linked 1003 \[\] linked\+0x'
+objcopy --only-keep-debug whole wrong.debug
+name
+matches 'nor is the right one with a wrong checksum, where a build id does not tell' '!wrong' \
+    '^linked 1003 \[(hidden.*)?\] '
+cp whole other && profile ./other && "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
 name
 matches 'a program replaced since is said, and not guessed' 'status [01]' \
     "other: 7 of 7 places not named: its build id is '$(id_of other)', and that of .*'$id'" \
@@ -342,6 +368,17 @@ sed 's/method/wronged/g' waits.cpp >wrong.cpp && "$cxx" -g -O1 -rdynamic wrong.c
 cp waits self
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./self 0 wrong
 matches 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
+cat >unlinks.cpp <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile kept;
+__attribute__((noinline)) void method(size_t size) { kept = malloc(size); }
+int main(int, char **argv) { method(1009); return unlink(argv[0]); }
+END
+"$cxx" -g -O1 -rdynamic unlinks.cpp -o unlinks
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./unlinks
+matches 'a program deleted while it ran has the names of its dynamic symbols' 'status 0' \
+    '1009 B .* (_Z6methodm|method\(unsigned long\)) unlinks.*\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
 matches 'what a library of the language does is put down to its caller' \
@@ -392,6 +429,31 @@ print([list(n.values())[0]["line"] for n in d["new"]], [f["site"]["line"] for f 
 line=$(line_of '// hidden')
 matches 'a place is named wherever it stands, its module by its path or its number' \
     "\[$line, $line\] \[$line, 0, 0, 0, 0, 0, 0\]" '3 of 3 places named'
+# A program whose debug information is damaged, in 24 ways: never a hang, and the report is whole.
+cat >damage.py <<'END'
+import random, re, subprocess, sys
+source, target, seed = sys.argv[1:]
+random.seed(seed)
+data = bytearray(open(source, "rb").read())
+sections = re.findall(r"\] (\.debug_\w+) +\w+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) ",
+                      subprocess.run(["readelf", "-SW", source], capture_output=True, text=True).stdout)
+assert len(sections) >= 4, sections
+for name, offset, size in sections:
+    for _ in range(random.choice((0, 1, 20))):
+        at = int(offset, 16) + random.randrange(int(size, 16))
+        data[at] = random.choice((0, 1, 0x7f, 0x80, 0xff, random.randrange(256)))
+open(target, "wb").write(data)
+END
+said=
+for seed in $(seq 24); do
+    python3 damage.py bin/waits bin/damaged $seed && chmod +x bin/damaged || said="$said no program"
+    one=$(cd bin && env LD_PRELOAD="$PWD/usr/lib/libmemlord_preload.so" MEMLORD_SYMBOLS=1 timeout -s KILL 60 ./damaged 2>&1
+        echo "status $?")
+    printf '%s\n' "$one" | grep -q '1009 B .*damaged.*+0x\|1009 B .*:7' &&
+        printf '%s\n' "$one" | grep -q '^status 0$' || said="$said seed $seed: $one"
+done
+matches 'damaged debug information harms neither the program nor its report' '^$'
+
 cp good.json profile.json
 said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
 matches 'a full disk is said' 'status 2' 'No space left'

@@ -425,6 +425,22 @@ static void holders_noted_below_the_peak_say_so(void **state) {
     free(text);
 }
 
+static void holders_are_noted_again_when_memory_begins_to_fall(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *text;
+    assert_ok(memlord_tag_begin(lord, "cache"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100 << 20, NULL));
+    for (i = 1; i <= 5; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 + i * 64, 1 << 20, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1040, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1080, NULL));
+    assert_ok(memlord_tag_end(lord));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nat the peak of cpu, noted at 104 MiB of 105 MiB; by tag: "));
+    free(text);
+}
+
 static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(void **state) {
     static const memlord_site site = {"loader.c", "load_weights", 10};
     memlord *lord = test_lord(state);
@@ -1641,9 +1657,36 @@ static void json_strings_escape_the_name_of_a_site_once(void **state) {
     static const memlord_site site = {"x\xff.c", "f<int>", 7};
     memlord *lord = test_lord(state);
     char *json;
+    assert_ok(memlord_events_start(lord, 64));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, &site));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_true(json_is(json, "strings[1]", "f\\u003cint\\u003e x\xef\xbf\xbd" "ff.c:7"));
+    free(json);
+}
+
+static void json_has_strings_for_events_alone(void **state) {
+    static const memlord_site site = {"x.c", "f", 7};
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, &site));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"strings\":[\"\"],"));
+    free(json);
+}
+
+/* The ten largest, and the smaller ones of which the host has said something. */
+static void json_lists_plain_blocks_among_the_ten_largest_alone(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *json;
+    for (i = 1; i <= 30; i++) assert_ok(memlord_alloc(lord, cpu(), i, 100 * i, NULL));
+    MEMLORD_TAG(lord, "said") assert_ok(memlord_alloc(lord, cpu(), 100, 50, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "largest_blocks.count"), 11);
+    assert_int_equal(json_u64(json, "largest_blocks.of"), 31);
+    assert_int_equal(json_u64(json, "largest_blocks.bytes"), 100 * (21 + 30) * 10 / 2 + 50);
+    assert_int_equal(json_u64(json, "largest_blocks.blocks[9].bytes"), 2100);
+    assert_true(json_is(json, "largest_blocks.blocks[10].tag", "said"));
     free(json);
 }
 
@@ -2365,6 +2408,7 @@ int main(void) {
         TEST(a_small_programs_text_has_less_than_80_lines),
         TEST(a_small_report_tells_who_held_the_peak),
         TEST(holders_noted_below_the_peak_say_so),
+        TEST(holders_are_noted_again_when_memory_begins_to_fall),
         TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
         TEST_SITES(a_type_with_several_devices_has_a_line),
@@ -2396,6 +2440,8 @@ int main(void) {
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
         TEST_SITES(json_strings_escape_the_name_of_a_site_once),
+        TEST_SITES(json_has_strings_for_events_alone),
+        TEST(json_lists_plain_blocks_among_the_ten_largest_alone),
         TEST_SITES(hostile_names_leave_text_printable),
         TEST(a_name_of_100_kilobytes_is_survived),
         TEST(pieces_are_small),

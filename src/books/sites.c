@@ -307,7 +307,7 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
 }
-/* Returns 1 if the module that had a return address when it was first seen has it now. */
+/* Returns 1 if the module that had a return address when the address was first seen has it now. */
 static int mli_place_is_there(memlord *lord, const mli_site_record *site) {
     const mli_module *now = site->where;
     return now && (now->image.stays ||
@@ -360,7 +360,7 @@ static MLI_COLD void mli_symbols_sort(mli_symbol_query *q, size_t n) {
     }
 }
 /* Takes up to n of the sites from `site` to `end` whose symbols were not looked up. Returns how
-   many it took. Those whose module is gone it only marks as looked up. */
+   many it took. Marks all of them as looked up, but does not take a site whose module is gone. */
 static MLI_COLD size_t mli_places_take(memlord *lord, mli_site_record *site,
                                        const mli_site_record *end, mli_symbol_query *q, size_t n) {
     size_t taken = 0;
@@ -379,7 +379,7 @@ MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord) {
     for (site = first; site != end && site; site = site->before) n++;
     if (!n) return;
     q = (mli_symbol_query *)mli_own_alloc(lord, n * sizeof *q);
-    if (!q) return; /* the sites get their names one by one, as they are displayed */
+    if (!q) return; /* each site then gets its name when it is displayed */
     taken = mli_places_take(lord, first, end, q, n);
     mli_symbols_sort(q, taken);
     mli_symbols_at(q, taken);
@@ -527,8 +527,8 @@ MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *si
     return result;
 }
 
-/* Gives a site its functions, whose strings it copies to `all`. MLI_AGAIN: the function needs memory
-   first. */
+/* Gives a site its functions, whose strings it copies to `all`. Returns MLI_AGAIN if it needs
+   memory first. */
 static MLI_COLD memlord_result mli_site_functions_locked(memlord *lord, mli_site_record *site,
                                                          const memlord_function *from,
                                                          mli_functions *all) {

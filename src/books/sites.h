@@ -62,13 +62,13 @@ typedef struct mli_module {
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
-#define MLI_FUNCTIONS_MAX 256 /* at one return address */
+#define MLI_FUNCTIONS_MAX 256 /* the most functions at one return address */
 
 /* The functions at a return address, the innermost first. Each is inlined in the next one. */
 typedef struct mli_functions {
-    uint32_t count, shown; /* how many there are, at least 1; the index of the one that stands for
-                              the site: see memlord_site_functions_set */
-    memlord_function *at;  /* they lie behind this struct */
+    uint32_t count, shown; /* how many functions there are, at least 1; the index of the one that
+                              stands for the site: see memlord_site_functions_set */
+    memlord_function *at;  /* the functions, which follow this struct in memory */
 } mli_functions;
 
 typedef struct mli_site_record {
@@ -127,13 +127,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Looks up the symbols of all return addresses for which that was not done, and reads the symbols
-   of each module once. A caller that displays many sites calls it first. Requires: as
-   mli_site_display. */
+   of each module once. A caller that displays many sites calls it first. Requires: the caller holds
+   no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE MLI_COLD void mli_places_name(memlord *lord);
 /* Returns a site as reports display it. Looks up the symbol of a return address when the site is
-   first displayed, because the search reads all symbols of its module, which is too slow for a recording
-   call.
-   Requires: the caller holds no lock of the ledger (see mli_place_function). */
+   first displayed, because the search reads all symbols of its module, which is too slow for a
+   recording call. Requires: the caller holds no lock of the ledger (see mli_place_function). */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
 /* Returns the struct by which a listed site is displayed now. Requires: the caller holds no lock of
@@ -144,8 +143,8 @@ MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
                                                memlord_site *named);
 
-/* Returns the functions at a return address. NULL: the site has the one function that is displayed,
-   or none. */
+/* Returns the functions at a return address, or NULL if no function but the displayed one is
+   known. */
 MLI_PRIVATE const mli_functions *mli_site_functions(memlord *lord, const memlord_site *site);
 
 /* Gets the row of a site or a tag on a device, and adds it on first use. */

@@ -13,7 +13,8 @@
 
 #define MLI_SCOPE_DEPTH_MAX 64 /* the most scopes that a context is in */
 
-/* What a span knows of a device: the thread's level when the span began, and the highest since. */
+/* What a span knows of a device: the thread's level when the span began, and the highest level
+   since then. */
 typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
@@ -26,7 +27,8 @@ typedef struct mli_joint {
     mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* the scope's totals on the thread that began it */
-    uint32_t members, over, adopted; /* contexts in it; 1 if its exporter has left; 1 if adopted */
+    uint32_t members, over, adopted; /* the number of members; 1 if the exporter has left; 1 if the
+                                        invocation was adopted */
     uint64_t start, before, bytes, blocks; /* as in mli_span */
     const char *shapes;
     struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
@@ -36,10 +38,10 @@ typedef struct mli_joint {
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL if there is none */
     struct mli_span *inner;  /* the span for a scope inside, or NULL until it is made */
-    uint32_t depth;          /* 1 for the outermost span */
+    uint32_t depth;          /* the number of spans from the outermost one to this one */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    mli_joint *shared; /* the invocation if it was exported, or NULL */
     int adopted;        /* 1 if the scope began in another context, which exported it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* the stamp at its begin; the ledger's live bytes and the

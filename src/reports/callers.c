@@ -15,9 +15,9 @@ MLI_PRIVATE MLI_COLD void mli_callers_begin(mli_report *r) {
         r->result = MEMLORD_E_NOMEM;
         return;
     }
-    for (i = r->row_count; i-- > 1;) { /* so that the oldest stack comes first */
+    for (i = r->row_count; i-- > 1;) { /* backwards, so that the oldest stack comes first */
         site = mli_stack_row_at(r->lord, i)->site;
-        if (!site || site > r->site_rows) continue; /* added since */
+        if (!site || site > r->site_rows) continue; /* the site was added since the capture */
         r->site_stack[r->site_rows + 1 + i] = r->site_stack[site];
         r->site_stack[site] = i;
     }
@@ -30,7 +30,7 @@ static int mli_site_is_library(memlord *lord, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(lord, site);
     return all && all->at[all->shown].library;
 }
-/* Returns the first function of a stack that is of no library; NULL: there is none. */
+/* Returns the first function of a stack that is in no library, or NULL if there is none. */
 static MLI_COLD const memlord_site *mli_own_function(memlord *lord, uint32_t node) {
     while (node) {
         const mli_stack_node *at = mli_stack_node_at(lord, node);

@@ -207,7 +207,7 @@ static void mli_json_tags(mli_report *r) {
    index into "modules". "frames" has only the frames of stacks that are listed. */
 
 /* Writes the functions at a return address, if there are several, and whether the one that stands
-   for it is a library's. */
+   for the address is in a library. */
 static MLI_COLD void mli_json_functions(const mli_report *r, const memlord_site *site) {
     const mli_functions *all = mli_site_functions(r->lord, site);
     uint32_t i;
@@ -278,15 +278,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju",
+                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
         if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
         mli_put_str(r->o, "}");
     }
-    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+    mli_jsonf(r->o,
+              "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+              "'at_peak_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
-              r->stack_rest.allocs, r->stack_rest.live_bytes);
+              r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
 /* Writes what the functions of the program allocated at a site in a library, if that is known. */
@@ -650,15 +652,16 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events -- Sites and tags are indices into "strings". Index 0 is "". Then come the rows
    of sites, and then the rows of tags. */
 
-static void mli_json_strings(mli_report *r) {
+/* Writes the strings. `used`: 1 if there are events, which alone refer to them. */
+static void mli_json_strings(mli_report *r, int used) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) {
+    for (i = 1; used && i <= r->site_rows; i++) {
         mli_jsonf(r->o, ",\n'");
         mli_put_site_by(r->o, mli_row_site(r->lord, i), mli_put_json_part);
         mli_put_str(r->o, "\"");
     }
-    for (i = 1; i <= r->tags; i++)
+    for (i = 1; used && i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
 }
@@ -714,6 +717,7 @@ static void mli_json_events(mli_json_writer *w) {
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
+    mli_json_strings(r, ring != NULL);
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
     if (w->brief) mli_json_flag(r->o, "brief", 1);
@@ -769,10 +773,32 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_put_str(r->o, "}");
 }
 
+#define MLI_PLAIN_BLOCKS 10
+
+/* Returns 1 if a block is one of the ten largest, or if the host has said what it is. A heap has
+   thousands of other blocks, and of these the sites tell as much. */
+static int mli_json_block_shown(const mli_report *r, size_t i) {
+    const memlord_block_info *b = &r->block[i];
+    return i < MLI_PLAIN_BLOCKS || b->tag || b->scope || b->meta.name || b->meta.dtype ||
+           b->meta.rank || b->meta.flags;
+}
+static MLI_COLD void mli_json_blocks(mli_report *r) {
+    uint64_t count = 0, bytes = 0;
+    size_t i;
+    for (i = 0; i < r->blocks; i++) {
+        if (!mli_json_block_shown(r, i)) continue;
+        count++;
+        bytes += r->block[i].bytes;
+    }
+    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[", count,
+              r->total.live_blocks, bytes);
+    for (i = 0; i < r->blocks; i++)
+        if (mli_json_block_shown(r, i)) mli_json_block(r, &r->block[i]);
+    mli_put_str(r->o, "]}");
+}
+
 static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_report *r = w->r;
-    size_t i;
-    uint64_t sum = 0;
     mli_json_metadata(r);
     mli_json_verdicts(r);
     mli_json_devices(r);
@@ -790,13 +816,9 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_threads(r);
     mli_json_snapshots(r);
     mli_json_scopes(w);
-    mli_json_strings(r);
     mli_json_events(w);
-    for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
-    mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
-              (uint64_t)r->blocks, r->total.live_blocks, sum);
-    for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
-    mli_put_str(r->o, "]}}\n");
+    mli_json_blocks(r);
+    mli_put_str(r->o, "}\n");
 }
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;

@@ -28,7 +28,7 @@ typedef struct mli_viz_writer {
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; a size of 0 means that the number is
                               not used */
     mli_viz_memo *memo;    /* by row of tags, and behind these by frame */
-    uint32_t numbers;      /* how many numbers the memo of the pickle uses, besides those of words */
+    uint32_t numbers;      /* how many numbers the pickle's memo uses, besides those of words */
     uint64_t items, parts; /* items: how many segments, or events of a device, were written; parts:
                               how many parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */

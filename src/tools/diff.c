@@ -61,7 +61,7 @@ typedef struct words {
     int strange;                /* 1: this stands for all places of a module that cannot be
                                    compared */
     const struct words *inlined; /* the functions at the place, the innermost first, and a last one
-                                    without a name; NULL: there is one function */
+                                    without a name; NULL if there is one function */
 } words;
 
 typedef struct row {
@@ -275,8 +275,8 @@ static words words_of(int side, const cJSON *site) {
     return p ? p->is : (words){key.was, site_text(site, 0), 0, 0, NULL};
 }
 
-/* Returns the words of a frame. Frames with one name may be places in several functions, so the
-   functions of another frame count only if that gave this one its better name. */
+/* Returns the words of a frame. Frames that have the same name may be places in several functions.
+   So the functions of another frame count only if that frame gave this one its better name. */
 static words words_of_frame(int side, const cJSON *frame) {
     const cJSON *site = get(frame, "site");
     words is = words_of(side, site);

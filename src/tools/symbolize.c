@@ -24,11 +24,12 @@
 
     The status is 0; 1 if there are places and none could be named; 2 for bad input.
 
-    The interposer runs `symbolize [--fold] --serve BEGAN`, where BEGAN is in ms since 1970. It writes
-    "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the end, and
-    closes the pipe. Then it reads for each place the number of its functions and, the innermost
-    first, the line, the file, the name, and 1 for a function of a library, else 0. Each of these
-    texts has a NUL at its end. What is not known is 0 or "".
+    The interposer runs `symbolize [--fold] --serve BEGAN`, where BEGAN is in ms since 1970. It
+    writes "offset build_id path" for each place, with the offset in hexadecimal and a NUL at the
+    end, and closes the pipe. Then it reads the number of functions of each place. After the number
+    it reads four texts for each function, the innermost first: the line, the file, the name, and 1
+    for a function in a library or 0. Each text has a NUL at its end. A line that is not known is 0,
+    and a file or a name that is not known is "".
 */
 #define _GNU_SOURCE /* timegm, st_ctim */
 #define PROGRAM "symbolize"
@@ -42,7 +43,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FRAMES_MAX 256                                         /* the most functions of one place */
+#define FRAMES_MAX 256 /* the most functions of one place */
 #define MEMORY_MAX (sizeof(void *) > 4 ? (rlim_t)16 << 30 : RLIM_INFINITY) /* bytes, for --serve */
 
 typedef struct frame {
@@ -144,8 +145,8 @@ static module *module_of(const char *path, const char *build_id) {
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 /* Returns 1 if a function is in a standard library. The function's file tells. Without a file its
-   mangled name or the module tells. Rust's own hashbrown is
-   in /rust/deps. A hashbrown that a program brings is no standard library. */
+   mangled name or the module tells. Rust's own hashbrown is in /rust/deps. A hashbrown that a
+   program brings is no standard library. */
 static int is_library(const module *m, const char *function, const char *file) {
     static const char *const in[] = {"/include/c++/",     "/c++/v1/",          "/library/alloc/src/",
                                      "/library/core/src/", "/library/std/src/", "/rust/deps/"};
@@ -166,8 +167,8 @@ static int is_library(const module *m, const char *function, const char *file) {
     return starts(file, "/usr/include/");
 }
 
-/* Leaves the arguments of templates out of a name, but keeps their brackets. The < of an operator
-   stays, and so does a <T as Trait> of Rust. */
+/* Removes the arguments of templates from a name, but keeps their brackets. The < of an operator
+   stays, and so does Rust's <T as Trait>. */
 static void fold(char *name) {
     const char *at = name;
     char *to = name;
@@ -200,9 +201,13 @@ static frame frame_of(const module *m, const char *function, const char *file, i
 }
 
 static const char *die_name(Dwarf_Die *die) {
-    Dwarf_Attribute attribute;
-    const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute));
-    return name ? name : dwarf_diename(die);
+    static const unsigned linkage[] = {DW_AT_linkage_name, DW_AT_MIPS_linkage_name};
+    for (int i = 0; i < 2; i++) { /* the second is what the first is called before DWARF 4 */
+        Dwarf_Attribute attribute;
+        const char *name = dwarf_formstring(dwarf_attr_integrate(die, linkage[i], &attribute));
+        if (name) return name;
+    }
+    return dwarf_diename(die);
 }
 
 static unsigned die_number(Dwarf_Die *die, unsigned name) {
@@ -235,9 +240,11 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
-    Dwarf_Die scopes[FRAMES_MAX];
+    Dwarf_Die scopes[FRAMES_MAX], split; /* split: what -gsplit-dwarf puts into a file beside */
+    const int is_split = !dwarf_cu_info(cu->cu, NULL, NULL, NULL, &split, NULL, NULL, NULL) &&
+                         split.addr;
     Dwarf_Files *files = NULL;
-    size_t n = 0, i = scopes_at(cu, pc, scopes, 0);
+    size_t n = 0, i = scopes_at(is_split ? &split : cu, pc, scopes, 0);
     int line = 0;
     if (row) (void)dwarf_lineno(row, &line);
     (void)dwarf_getsrcfiles(cu, &files, NULL);
@@ -409,7 +416,7 @@ static void name_strings(cJSON *strings) {
 static struct listed {
     cJSON **at;
     size_t count;
-} listed; /* of the profile's stacks */
+} listed; /* the frames of the profile's stacks */
 
 static void read_frames(const cJSON *stacks) {
     size_t room = 0;
@@ -420,13 +427,13 @@ static void read_frames(const cJSON *stacks) {
     }
 }
 
-/* Returns frame i of a stack; NULL: the stack is shorter. */
+/* Returns frame i of a stack, or NULL if the stack is shorter. */
 static cJSON *frame_of_stack(const cJSON *stack, int i) {
     double n = cJSON_GetNumberValue(cJSON_GetArrayItem(get(stack, "frames"), i));
     return n >= 0 && n < (double)listed.count ? listed.at[(size_t)n] : NULL;
 }
 
-/* Returns 1 if a stack is of a site. */
+/* Returns 1 if the innermost frame of a stack is a site. */
 static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) {
     const cJSON *place = frame_of_stack(stack, 0);
     const char *wanted = cJSON_GetStringValue(get(site, "module"));
@@ -440,7 +447,8 @@ static int is_stack_of(const cJSON *stack, const cJSON *site, const cJSON *all) 
            cJSON_Compare(get(place, "offset"), get(site, "offset"), 1);
 }
 
-/* Adds the numbers of a stack to the caller with its first function that is of no library. */
+/* Adds the numbers of a stack to those of its caller, which is its first function that is in no
+   library. */
 static void add_caller(cJSON *callers, const cJSON *stack) {
     static const char *const keys[] = {"alloc_bytes", "allocs", "live_bytes"};
     const cJSON *at, *site;
@@ -531,7 +539,8 @@ static int name_profile(void) {
 
 /* -- for the interposer -- */
 
-/* Bounds what a damaged file can make this process take: then it ends, and names nothing. */
+/* Limits the time and the memory that a damaged file can make this process take. Beyond a limit the
+   process ends, and names nothing. */
 static void set_limits(void) {
     const struct rlimit none = {0, 0}, seconds = {30, 30}, bytes = {MEMORY_MAX, MEMORY_MAX};
     (void)setrlimit(RLIMIT_CORE, &none);

@@ -38,12 +38,13 @@ value() { # KNOB: what to define it as; fails for one that is not known
     esac
 }
 
-# gcc warns of unused functions only when it writes an object, which it does for C; the functions are
-# the same in C++. clang warns of them in any case.
+# clang warns of unused functions while it reads C; gcc does only when it writes an object, which
+# MinGW's does. So a knob alone takes three compilers: g++, clang for C, and MinGW's gcc for C.
 compiles() { # NAME FLAGS [STANDARDS]
     for cc in gcc clang $mingw; do
-        for std in ${3:-c99 c++11}; do
-            case $cc$std in clang* | *c++*) to=-fsyntax-only ;; *) to='-c -o /dev/null' ;; esac
+        case $cc in gcc) alone=c++11 ;; *) alone=c99 ;; esac
+        for std in ${3:-$alone}; do
+            case $cc$std in $mingw*c++* | gcc* | clang*) to=-fsyntax-only ;; *) to='-c -o /dev/null' ;; esac
             if command -v $cc >/dev/null; then
                 check "$cc $std: $1" "$cc -O0 $(language $std) $warn $here $2 $to tests/gates/knobs.c"
             else

@@ -150,7 +150,7 @@ static void skip_symbols(const file_image *file, const ElfW(Shdr) *table,
                           base + symbol->st_value, symbol->st_size);
 }
 
-/* Returns the sections of a file, and how many there are; NULL and 0: it has none. */
+/* Returns the sections of a file, and how many there are. Returns NULL, and 0, if it has none. */
 static const ElfW(Shdr) *sections_of(const file_image *file, size_t *count) {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)part_of(file, 0, sizeof *head);
     const ElfW(Shdr) *sections = NULL;
@@ -171,7 +171,7 @@ static void skip_in_file(const file_image *file, uintptr_t base) {
             skip_symbols(file, &section[i], &section[section[i].sh_link], base);
 }
 
-/* Maps a file. Returns 0 if that fails; else the caller unmaps it. */
+/* Maps a file. Returns 1 if that succeeds, and then the caller unmaps the file. */
 static int map_file(const char *path, file_image *file) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat s;

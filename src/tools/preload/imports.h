@@ -1,4 +1,5 @@
-/* A part of preload.c: calls of a module to others, and jemalloc by its own names. */
+/* A part of preload.c: the labels of reports, the redirection of calls from one module to another,
+   and the functions that jemalloc has under names of its own. */
 
 /* ---------------------------------------------------------------- what reports must say -- */
 

@@ -1,4 +1,4 @@
-/* A part of preload.c: the names of return addresses. */
+/* A part of preload.c: finds the names of return addresses. */
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
@@ -8,7 +8,8 @@
 
 #define TOP_SITES 200 /* the most sites that are named, of each order */
 #define MAX_PLACES 4096
-#define MAX_FUNCTIONS 256 /* of one place, as symbolize and memlord_site_functions_set have it */
+#define MAX_FUNCTIONS 256 /* the most functions of one place, as in symbolize and in
+                             memlord_site_functions_set */
 #define LONG_RUN_MS 1000
 
 static struct {
@@ -49,8 +50,8 @@ static void find_symbolize(void) {
 /* __cxa_demangle of the program's C++ library, or NULL if the program has none. */
 static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
 
-/* Names a site by a demangled name, unless it is so long that it could exhaust the stack. Names of
-   Rust end in a hash, which is left out. */
+/* Names a site by a demangled name, unless the name is so long that demangling it could exhaust the
+   stack. Names of Rust end in a hash, which is left out. */
 static void rename_mangled(const memlord_site *site) {
     const char *function = mli_site_display_of(lord, site)->function;
     char *plain = NULL;
@@ -190,8 +191,8 @@ static const char *next_text(size_t *at) {
     return end ? text : NULL;
 }
 
-/* Cuts the functions of the next place off the answer, which symbolize.c describes. Returns how many
-   there are; 0 when they are not all there. */
+/* Reads the functions of the next place from the answer, which symbolize.c describes. Returns how
+   many there are, or 0 if they are not all there. */
 static size_t next_functions(size_t *at, memlord_function *out) {
     const char *number = next_text(at);
     size_t i, n = number ? strtoul(number, NULL, 10) : 0;
@@ -209,8 +210,8 @@ static size_t next_functions(size_t *at, memlord_function *out) {
     return n;
 }
 
-/* Gives each place its functions. Where symbolize knows neither file nor name, the site keeps its
-   own. */
+/* Gives each place its functions. If symbolize does not know the file or the name, the site keeps
+   the one that it had. */
 static void name_functions(void) {
     static memlord_function functions[MAX_FUNCTIONS];
     size_t at = 0, i, n;
@@ -241,14 +242,15 @@ static void ask_symbolize(void) {
     (void)close(ends[0]);
 }
 
-static int64_t processor_ms(void) { /* of this process, its threads and no others */
+/* Returns the processor time of this process and its threads. */
+static int64_t processor_ms(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Returns 1 if a module has more than dynamic symbols: the symbol table of its own file. Debug
-   files of the system's libraries alone are not worth a run, but one of the program is. */
+/* Returns 1 if a module has more names than its dynamic symbols: a symbol table in its file or, for
+   the program, a debug file. The debug files of libraries alone are not worth a run. */
 static int has_more_names(const memlord_place *at) {
     char program[PATH_MAX], path[128];
     file_image file;
@@ -280,9 +282,9 @@ static int can_name_more(void) {
     return 0;
 }
 
-/* Names the places that the report lists first. `run`: whether symbolize runs, as symbols_wanted
-   has it. The program's own handler of SIGCHLD, or its wish to have no children to wait for, must not
-   see symbolize. */
+/* Names the places that the report lists first. `run` says whether symbolize runs, as in
+   symbols_wanted. The program may have a handler of SIGCHLD, or may want no children to wait for,
+   so it must not see symbolize. */
 static void name_places(unsigned long run) {
     void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     const int asks = run == 1 || (run && processor_ms() >= LONG_RUN_MS);
