@@ -1,4 +1,5 @@
 #include "reports/peaks.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/counters.h"
 #include "books/sites.h"
