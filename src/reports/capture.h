@@ -96,7 +96,7 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
     size_t tags;      /* the number of rows of tags; a row is a tag on a device */
     size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
