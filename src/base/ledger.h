@@ -141,8 +141,11 @@ struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
     mli_u32 buckets;       /* number of buckets of all tables together */
+    mli_u64 mark;          /* the current mark, shifted to its place in a block */
     uint16_t type_of[256]; /* the type of each device, by dev; written before the dev is
                               published */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
+                                               element stays 0 */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* bits MLI_HOOK_... */
@@ -180,7 +183,6 @@ struct mli_stacks_state {
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
-    mli_u64 birth_mark;   /* the current mark, shifted to its place in a block */
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* number of combinations in `births`; under the cold lock */
     mli_vector scopes;    /* a vector of mli_ptr to scopes, numbered from 1 */
@@ -198,8 +200,6 @@ struct mli_counters_state {
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of each device; 0: not seen yet; the last
-                                               element stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record * of each device, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* one of MLI_POLLING_... */

@@ -2,6 +2,27 @@
 #include "os/system.h"
 #include "base/atomics.h"
 
+/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
+   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
+   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size, because all shards of a ledger grow at about the same time, and the larger tables need the
+   room of the smaller ones. */
+
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
+
+typedef struct mli_region { /* one block of the allocator: this header, then the data */
+    struct mli_region *next;
+    char *data; /* the pieces, aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
+                                        grains it has; for others: 0 */
+} mli_region;
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
+    struct mli_piece *next, **back;
+    mli_region *region;
+    uint32_t first_grain, grains;
+} mli_piece;
+
 #define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
 
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
@@ -41,6 +62,15 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
    of it is in use. */
 
 #if defined(MADV_HUGEPAGE)
+
+#define MLI_PAGE 4096u
+#define MLI_EXTENT ((size_t)4 << 20)
+#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
+typedef struct mli_extent { /* the header of an extent, which lies in its first page */
+    struct mli_extent *next;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
+} mli_extent;
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 

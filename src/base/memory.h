@@ -9,27 +9,7 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A region has 32 KiB, and is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and
-   aligned to 128 bytes. A region that is free as a whole goes back to the allocator, unless it is
-   the last one. That happens sooner to a small region than to a large one. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size, because all shards of a ledger grow at about the same time, and the larger tables need the
-   room of the smaller ones. */
-
-#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
-#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
-
-typedef struct mli_region { /* one block of the allocator: this header, then the data */
-    struct mli_region *next;
-    char *data; /* the pieces, aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: how many
-                                        grains it has; for others: 0 */
-} mli_region;
-typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
-    struct mli_piece *next, **back;
-    mli_region *region;
-    uint32_t first_grain, grains;
-} mli_piece;
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece, in bytes; at most MLI_REGION_BITS */
 
 /* mli_busy_begin and mli_busy_end surround each call of the host's allocator, and of system
    functions that may call a malloc which the host has hooked. In between the thread is busy: its
@@ -39,18 +19,6 @@ typedef struct mli_piece { /* the record of a free piece, which lies in the piec
    the orphan record over an allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
-
-#if defined(MADV_HUGEPAGE)
-#define MLI_PAGE 4096u
-#define MLI_EXTENT ((size_t)4 << 20)
-#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
-typedef struct mli_extent { /* the header of an extent, which lies in its first page */
-    struct mli_extent *next;
-    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
-    unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
-} mli_extent;
-#else
-#endif
 
 /* Returns a zeroed piece, or NULL if no region has a free piece that is large enough. Never calls
    the allocator. */

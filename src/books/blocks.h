@@ -12,6 +12,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/probes.h"
 #include "books/counters.h"
 #include "books/stacks.h"
 #include "books/fences.h"

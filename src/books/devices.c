@@ -78,8 +78,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
     if (r == MEMLORD_OK && mli_types_watched(lord, 1u << d.type))
         mli_check_request(lord, n);
-    if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
-        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
+    if (r == MEMLORD_OK) mli_dev_direct_set(lord, d, n);
     return r;
 }
 

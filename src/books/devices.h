@@ -1,6 +1,6 @@
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and dev_of. Lock: the
+   is published when all of its data can be read: by the row count, the index and the map. Lock: the
    cold lock. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H
@@ -32,31 +32,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 /* Returns 1 if a selector includes a device. */
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
-static MLI_HOT uint32_t mli_device_word(memlord_device d) {
-    uint32_t word;
-    memcpy(&word, &d, sizeof word);
-    return word;
-}
 /* Returns the key of a device in the index of names. Bit 55 is set in it, and in no address, so no
    key of a device equals that of an address. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
-/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
-   that does not fit gets the last element, which is always 0. */
-static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
-    uint32_t word = mli_device_word(d);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = word << 16 | word >> 16;
-#endif
-    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
-    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
-}
-/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
-   pairs with the release store in mli_device_add_locked. */
-static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
-    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-}
-
 /* Returns the dev of a device, or 0 if it has none yet. The acquire load pairs with the release
    store in mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);

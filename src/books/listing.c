@@ -3,6 +3,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/threads.h"
+#include "books/probes.h"
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/sites.h"

@@ -1,7 +1,8 @@
-/* Owns the map from (device type, storage) to an entry of 24 bytes. May use base/memory and
-   books/threads. Invariants: a thread is inside a shard while it uses the shard's table, and it
-   counts its changes of the table before it leaves. bench/README.md has the measurements that led
-   to this shape. Locks: the lock of a shard, then that of a bucket. */
+/* Owns the map from (device type, storage) to an entry of 24 bytes. Owns what else an alloc looks
+   up for an entry, too: the dev of a device, and the mark. May use base/memory and books/threads.
+   Invariants: a thread is inside a shard while it uses the shard's table, and it counts its changes
+   of the table before it leaves. bench/README.md has the measurements that led to this shape.
+   Locks: the lock of a shard, then that of a bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -57,6 +58,40 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
+/* Returns the current mark, shifted into its place in word2. */
+static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
+    return mli_u64_load(&lord->map.mark);
+}
+/* Sets the next mark and returns its number. After the last possible mark returns that one. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mark_next(memlord *lord);
+
+/* -- the numbers of devices -- */
+
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
+static MLI_HOT uint32_t mli_device_word(memlord_device d) {
+    uint32_t word;
+    memcpy(&word, &d, sizeof word);
+    return word;
+}
+/* Returns the index of a device in dev_of, made of 4 bits of type and 7 bits of index. A device
+   that does not fit gets the last element, which is always 0. */
+static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
+    uint32_t word = mli_device_word(d);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = word << 16 | word >> 16;
+#endif
+    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
+    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
+}
+/* Returns the dev of a device, or 0 if it has no dev yet, or no index in dev_of. The acquire load
+   pairs with the release store in mli_dev_direct_set. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->map.dev_of[mli_device_direct_index(d)]);
+}
+
+/* Sets the dev of a device, if the device has an index in dev_of. Requires: all data of the device
+   can be read. */
+MLI_PRIVATE MLI_COLD void mli_dev_direct_set(memlord *lord, memlord_device d, uint32_t dev);
 /* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
@@ -159,7 +194,8 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
 /* Tries to take a bucket's lock. Returns 1 if it took the lock. Uses only the lock bit of the old
-   header, so that one locked instruction of x86 is enough. */
+   header, so that one locked instruction of x86 is enough. The acquire that takes the lock pairs
+   with the release store of the header that drops it. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -397,63 +433,16 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
    entries. Requires: the caller is not inside a shard. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
+/* Makes a shard shared for good, if another thread owns it. Waits until that thread is outside.
+   Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s);
+
 /* Returns 1 if the shard should have a larger table, because too many entries are outside their
    home. The bound is 14, 22, 30 or 38 such entries to 64 buckets. It depends on the number of the
    shard, so that shards of equal blocks do not all grow at once. One shard can then use the memory
    that another has returned. In a small ledger, which can spare the memory, the bound is 2 to 64,
    so that almost every entry is in its home. Requires: the caller is inside the shard. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
-
-/* -- probes: for keys that the home bucket does not decide -- */
-
-typedef struct mli_probe {
-    mli_shard *shard;
-    uint64_t key, hash;
-    mli_bucket *home;
-    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
-    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
-                            caller did not want one */
-    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
-                            home is bucket 0 */
-    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
-                            `room` */
-    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
-                            thread has locked them */
-    int shared;          /* 1: the shard is shared */
-    int inside;          /* 1: the thread is inside the shard */
-} mli_probe;
-
-/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
-   looks into it. */
-MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
-/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
-   home if the shard is shared. */
-MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
-   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
-   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
-   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
-   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
-                                            int want_room);
-/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
-MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
-/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
-   overwrite the words of the entry. Requires: probe->entry is not NULL. */
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
-
-/* Drops the bucket locks of a probe. */
-MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
-/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
-MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
-   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
-   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
-   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
-   memory. Requires: the caller is not inside a shard. */
-MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, int want_room, mli_probe *probe);
 
 MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 

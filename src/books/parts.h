@@ -10,6 +10,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/probes.h"
 #include "books/fences.h"
 
 /* Facts that few blocks have: a description, more references than fit in the entry, fences to wait

@@ -8,6 +8,7 @@
 #include "base/vectors.h"
 #include "books/map.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/anomalies.h"
@@ -158,7 +159,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
-    uint64_t born = mli_u64_load(&lord->tags.birth_mark);
+    uint64_t born = mli_mark_bits(lord);
     if (MLI_LIKELY(!t->now.span && !stream)) return born;
     if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
         return t->now.birth_bits;
@@ -408,15 +409,10 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
-    uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* comes first, so that a requested report has
                                                        the old mark */
-    born = mli_u64_load(&lord->tags.birth_mark);
-    while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
-            return MLI_BIRTH(born) + 1;
-    return MLI_MARK_MAX;
+    return mli_mark_next(lord);
 }
 
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {

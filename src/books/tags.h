@@ -77,10 +77,6 @@ MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the caller holds the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
-/* Returns the current mark, shifted into its place in word2. */
-static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
-    return mli_u64_load(&lord->tags.birth_mark);
-}
 /* Returns the number of the last birth. Requires: the caller holds the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 

@@ -78,7 +78,7 @@ typedef struct mli_current {
     uint64_t stream;                 /* the stream of the context's allocs; 0 means none */
     uint64_t birth_bits;             /* the birth bits of this scope and stream under birth_mark; 0
                                         until they are looked up */
-    uint64_t birth_mark;             /* the value of tags.birth_mark for which birth_bits holds */
+    uint64_t birth_mark;             /* the mli_mark_bits for which birth_bits holds */
     memlord_account account;         /* the account that blocks are charged to; 0 means none */
     memlord_device account_device;   /* the device of `account` */
     uint32_t tag_depth;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/probes.h"
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/anomalies.h"

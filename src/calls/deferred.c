@@ -1,6 +1,7 @@
 #include "calls/deferred.h"
 #include "os/unwind.h"
 #include "base/memory.h"
+#include "books/probes.h"
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/anomalies.h"

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "books/map.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/devices.h"
 #include "books/events.h"
 #include "books/fences.h"
@@ -327,10 +328,10 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
    check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
-    uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_threads_allowed(lord);
+    const uint64_t had = w->free_interval, batch = lord->counters.batch;
+    uint64_t share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
-    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (share < batch) share = batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
         share = 0; /* the interval is 0, as without a band */
@@ -395,7 +396,7 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     int missed;
     mli_lock_take(&row->lock);
     (void)mli_u64_add(&row->published, 0);
-    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, &row->published);
     mli_lock_drop(&row->lock);
     return missed;
 }
@@ -681,7 +682,8 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
     if (!cell || mli_u32_load(&w->near_threshold)) return;
-    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+    if (mli_mark_passed(w, &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) ||
+        mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
 }
 

@@ -33,7 +33,8 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
+/* Parses a policy. After an error *out is unchanged. */
+static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};

@@ -11,9 +11,6 @@
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-/* Parses a policy. After an error *out is unchanged. */
-MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out);
-
 MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/probes.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/devices.h"

@@ -1,0 +1,68 @@
+/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
+   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
+   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+#ifndef MLI_BOOKS_PROBES_H
+#define MLI_BOOKS_PROBES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+#include "books/map.h"
+
+/* A thread probes while it is inside the shard, or under the shard's lock while the shard is
+   stopped. Probing changes no entry. The probe notes the slot and the header to store, and
+   mli_probe_insert or mli_probe_erase stores that header. In a shared shard the thread locks each
+   bucket that it probes. */
+
+typedef struct mli_probe {
+    mli_shard *shard;
+    uint64_t key, hash;
+    mli_bucket *home;
+    mli_entry *entry;    /* the entry of the key; NULL if the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL if there is none, or if the
+                            caller did not want one */
+    unsigned bucket;     /* the number of the bucket of `entry` or, if that is NULL, of `room`; the
+                            home is bucket 0 */
+    uint64_t header;     /* the new header of that bucket: without `entry`, or with the new entry in
+                            `room` */
+    unsigned held;       /* how many buckets were probed, from the home on; in a shared shard the
+                            thread has locked them */
+    int shared;          /* 1: the shard is shared */
+    int inside;          /* 1: the thread is inside the shard */
+} mli_probe;
+
+/* Starts a probe at the home of a key. In a shared shard the caller locks that bucket before it
+   looks into it. */
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe in the shard that the thread is inside, after mli_home_enter, which has locked the
+   home if the shard is shared. */
+MLI_PRIVATE void mli_home_probe(const mli_thread *t, uint64_t key, mli_probe *probe);
+/* Probes the window of a key of a device type, bucket by bucket, from the home on. Stops at the
+   key. Stops, too, where no later bucket has an entry of this hash; with `want_room` it goes on
+   until it has found a vacant slot. A slot behind a bucket whose overflow count is full cannot be
+   used. Returns 0, or -1 if another thread holds a later bucket. The caller must then leave the
+   shard. A thread waits only for the lock of a home, so waiting threads form no cycle. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room);
+/* Inserts the key of a probe in the slot `room`, and unlocks the probe's buckets. */
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2);
+/* Erases the entry of a probe, and unlocks the probe's buckets. From then on another thread may
+   overwrite the words of the entry. Requires: probe->entry is not NULL. */
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
+
+/* Drops the bucket locks of a probe. */
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
+/* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
+
+/* Finds a key, and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
+   live; with `want_room` mli_probe_insert can then insert it. Makes a shard shared that another
+   thread owns. Grows a table that has no room for a wanted slot. Returns 0; the thread is then
+   inside the shard, unless the shard has no table. Returns -1, outside the shard, if there is no
+   memory. Requires: the caller is not inside a shard. */
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe);
+
+#endif
