@@ -74,8 +74,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If the report is `by_peak`,
-                     the bytes at the peak take the place of the live bytes */
+                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+                     bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the innermost frame, as a node of the tree of stacks */
     memlord_stack_stat stat; /* without frames */
@@ -106,9 +106,9 @@ typedef struct mli_report {
     uint64_t tag_bytes;    /* the bytes of all tag_rows */
     uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
                               them */
-    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
-                              Sites and stacks are then in the order of their bytes at a peak, and
-                              else in that of their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
+                              program. Sites and stacks are then in the order of their bytes at a
+                              peak, and otherwise in the order of their live bytes */
     memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
