@@ -329,7 +329,7 @@ told "$report" MEMLORD_STACK_BYTE=1 &&
     told MEMLORD_REPORT="$out/told.foo" && grep -q '^MemLord' "$out/told.foo"
 verdict $? 'a variable, a number, a signal or a suffix that is not known is told once'
 
-preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_EVENTS=9 \
+preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_FOLD=1 MEMLORD_EVENTS=9 \
     MEMLORD_SNAPSHOTS=50 MEMLORD_SIGNAL=10 MEMLORD_EVERY=60 MEMLORD_REPORT_ON= MEMLORD_DEBUG= MEMLORD_RETRY=0 \
     MEMLORD_POLL_INTERVAL_MS=100 MEMLORD_APP_REPORT=x "$out/count" && [ ! -s "$out/why" ]
 verdict $? 'those that are known are not'
