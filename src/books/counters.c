@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/vectors.h"
 #include "books/map.h"
+#include "books/watches.h"
 #include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
@@ -91,16 +92,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
-    int64_t published = (int64_t)mli_u64_load(&row->published);
-    return published >= (int64_t)mli_u64_load(&w->check_above) ||
-           published < (int64_t)mli_u64_load(&w->check_below);
-}
-/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
    the device's holders are to be noted again. */
-static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
+static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
@@ -135,8 +131,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, so a device with little memory
-   must publish that often. */
+   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
+   memory must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -188,11 +184,11 @@ static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, margin, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
-        published = mli_u64_add(&row->published, level - base) + (level - base);
-        mli_u64_max(&row->peak, (int64_t)published);
+        live = published = mli_u64_add(&row->published, level - base) + (level - base);
+        mli_u64_max(&row->peak, (int64_t)live);
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
@@ -203,7 +199,8 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        live = published + level - base + mli_row_first_holds(row);
+        mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
         margin = mli_publish_margin(book, row, hold);
@@ -219,7 +216,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     }
     if (book != MLI_BOOK_DEVICE) return;
     mli_u64_max(&row->sampled_peak, (int64_t)published);
-    mli_check_thresholds(lord, number, row);
+    mli_check_thresholds(lord, number, row, live);
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {

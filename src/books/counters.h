@@ -12,6 +12,7 @@
 #include "base/ledger.h"
 #include "base/vectors.h"
 #include "books/threads.h"
+#include "books/watches.h"
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -121,32 +122,6 @@ typedef struct mli_oom {
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
 
-/* The bytes of a device from which the metrics of bands are computed. */
-typedef struct mli_levels {
-    uint64_t live, freed, reserved;
-} mli_levels;
-
-/* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
-typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
-    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
-    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* the levels when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
-    void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
-} mli_watch;
-
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
 typedef struct mli_sample_mark {
@@ -228,8 +203,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests that the end of this call, or of the next call on the device, checks the device's bands.
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
-/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
    since, returns how far it is above the base now. Requires: the caller holds the row's lock, if

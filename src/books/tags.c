@@ -8,6 +8,7 @@
 #include "base/vectors.h"
 #include "books/map.h"
 #include "books/counters.h"
+#include "books/spans.h"
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/anomalies.h"
