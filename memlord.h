@@ -155,7 +155,8 @@
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
               sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. TEXT has the largest stacks.
+              block is sampled again; a move keeps its stack. Reports say what each stack held
+              at the peak of its device. TEXT has the largest stacks.
               JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
               stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
               HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
@@ -492,7 +493,7 @@
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 100 bytes
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
     it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
     off, and a time stamp and 40 bytes when on.
@@ -2452,22 +2453,30 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
     X(FOLDED, "folded", "live bytes by device, tag, scope and stack, for flamegraph.pl")      \
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
-    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
+    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
+    X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")
 
 typedef enum memlord_format {
-    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
-    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
-    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
-    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
-    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
-    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
-                                      pprof */
-    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
-    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
-                                      flamegraph.pl */
-    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
-    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
-                                      script */
+    MEMLORD_FORMAT_TEXT = 0,              /* a table for people; the first 25 lines tell most of
+                                             it */
+    MEMLORD_FORMAT_JSON = 1,              /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,              /* a page for people, of one file, that needs no
+                                             network */
+    MEMLORD_FORMAT_TRACE = 3,             /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4,        /* metrics, for a server to scrape or a textfile
+                                             collector */
+    MEMLORD_FORMAT_PPROF = 5,             /* live and allocated bytes by stack or site, for go tool
+                                             pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,         /* calls, peak and what is live by site, for
+                                             heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,            /* live bytes by device, tag, scope and stack, for
+                                             flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8,        /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,               /* every live block, and its parts, for a spreadsheet or a
+                                             script */
+    MEMLORD_FORMAT_FOLDED_PEAK = 10,      /* as FOLDED: what each stack held at its device's peak */
+    MEMLORD_FORMAT_FOLDED_ALLOCATED = 11, /* as FOLDED: what each stack has allocated */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -7324,13 +7333,17 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ------------------------------------------------------------------------ src/base/numbers.h -- */
 
-/* Has what a host without libm lacks: a logarithm and a square root. It owns no state, and may use
-   os/. Locks: none. */
+/* Has what a host without libm lacks: a logarithm, a square root, and what a sample stands for. It
+   also mixes the bits of random numbers. It owns no state, and may use os/. Locks: none. */
 
 /* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits. */
 MLI_PRIVATE MLI_COLD double mli_log_of(uint64_t n);
 /* Returns the square root of v, rounded. The result is 0 for a v that is not above 0. */
 MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v);
+/* Returns 1 / (1 - exp(-x)), for x > 0. */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x);
+/* Returns a number whose bits all depend on all of n. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n);
 
 /* ------------------------------------------------------------------------ src/base/numbers.c -- */
 
@@ -7354,6 +7367,24 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     int i;
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
+/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* The finalizer of splitmix64. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
 }
 
 /* ------------------------------------------------------------------------ src/base/vectors.h -- */
@@ -8889,6 +8920,58 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
         if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
 }
 
+/* ----------------------------------------------------------------------- src/books/watches.h -- */
+
+/* Defines the watch of a device, which is the state of its bands, and decides when the holders of
+   the device are noted. Owns no state, because a watch is a part of the device's record. May use
+   base/. Locks: see mli_watch. */
+
+/* The bytes of a device from which the metrics of bands are computed. */
+typedef struct mli_levels {
+    uint64_t live, freed, reserved;
+} mli_levels;
+
+/* The state of a device's bands. The lock of the device's phys guards the members that are not
+   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
+typedef struct mli_watch {
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
+                         callbacks and phys */
+    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
+                                         check is requested; signed */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
+                                         0 if they were never noted */
+    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
+    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
+                                   never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    mli_levels gc_end;          /* the levels when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
+    void *gc_thread;            /* the thread that runs the collection */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+} mli_watch;
+
+/* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
+/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
+   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
+   So the holders are noted seldom while memory grows, and once more close to its peak. */
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
+
+/* ----------------------------------------------------------------------- src/books/watches.c -- */
+
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published) {
+    const int64_t bytes = (int64_t)mli_u64_load(published);
+    return bytes >= (int64_t)mli_u64_load(&w->check_above) ||
+           bytes < (int64_t)mli_u64_load(&w->check_below);
+}
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak) {
+    const int64_t noted = (int64_t)mli_u64_load(&w->holders_bytes), level = (int64_t)live;
+    return level > noted + noted / (level < (int64_t)peak ? 128 : 16);
+}
+
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows, cells and the records of devices. A row has the counts of a device, a site or a tag; a
@@ -8904,10 +8987,12 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
-   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
-   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
-   adds the highs that are not yet published (mli_row_sum). */
+   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
+   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
+   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
+   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
+   decides from its cell alone whether to publish, because another thread may just have written the
+   row, and to fetch the row would take longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -8917,7 +9002,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
+    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
+                              published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -8965,7 +9051,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      publish_count and cells */
+                      latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -8974,8 +9060,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
-                              resets */
+    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
+                              a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
@@ -9001,32 +9087,6 @@ typedef struct mli_oom {
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
-
-/* The bytes of a device from which the metrics of bands are computed. */
-typedef struct mli_levels {
-    uint64_t live, freed, reserved;
-} mli_levels;
-
-/* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
-typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
-    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
-    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* the levels when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
-    void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
-} mli_watch;
 
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
@@ -9109,8 +9169,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests that the end of this call, or of the next call on the device, checks the device's bands.
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
-/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
    since, returns how far it is above the base now. Requires: the caller holds the row's lock, if
@@ -9275,16 +9333,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
-    int64_t published = (int64_t)mli_u64_load(&row->published);
-    return published >= (int64_t)mli_u64_load(&w->check_above) ||
-           published < (int64_t)mli_u64_load(&w->check_below);
-}
-/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
    the device's holders are to be noted again. */
-static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
+static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
@@ -9299,8 +9352,8 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
 }
 
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
-    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
-    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
+    return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
+           mli_u64_load(&cell->base);
 }
 
 /* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
@@ -9319,8 +9372,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, so a device with little memory
-   must publish that often. */
+   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
+   memory must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -9337,7 +9390,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -9354,9 +9407,14 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+    if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9367,53 +9425,50 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
-        published = mli_u64_add(&row->published, level - base) + (level - base);
-        mli_u64_max(&row->peak, (int64_t)published);
+        live = published = mli_u64_add(&row->published, level - base) + (level - base);
+        mli_u64_max(&row->peak, (int64_t)live);
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        live = published + level - base + mli_row_first_holds(row);
+        mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
-        hold -= mli_publish_margin(book, row, hold);
+        margin = mli_publish_margin(book, row, hold);
+        hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
-        mli_u64_add_own(&row->publish_count, 1);
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
     mli_u64_max(&row->sampled_peak, (int64_t)published);
-    mli_check_thresholds(lord, number, row);
+    mli_check_thresholds(lord, number, row, live);
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
-    int64_t held;
-    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
-    held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    due = held < 0;
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
-        mli_u64_store(&cell->high, level);
-        due |= !mli_u64_load_own(&cell->publish_seen) ||
-               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
-    }
-    if (due) mli_cell_publish(lord, book, number, cell);
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
+        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
@@ -9426,9 +9481,9 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
         if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
                 mli_cell_share(lord, row))
             mli_cell_publish(lord, book, i, cell);
     }
@@ -9584,16 +9639,15 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
-        const uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
         int64_t above;
-        if (!seen) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         above = (int64_t)mli_cell_above(row, cell);
         if (published + above > peak) peak = published + above;
-        blind |= seen != mli_u64_load(&row->publish_count);
+        blind |= row->latest != cell;
     }
     if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
@@ -9649,17 +9703,18 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) mli_u64_add_own(&row->publish_count, 1);
+    if (device) row->latest = NULL;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
         if (device && of != t) {
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
         if (device) {
             mli_span_note_high(lord, number, cell);
-            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+            row->latest = cell;
         }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
     }
@@ -9706,7 +9761,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and publish_count. */
+   or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -10232,7 +10287,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and the map. Lock: the
+   is published by the row count, the index and the map, when all of its data can be read. Lock: the
    cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
@@ -12658,6 +12713,8 @@ typedef struct mli_stack_row {
     uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
     uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
+    uint64_t held;        /* an estimate of the bytes that were live at the peak of the device: the
+                             value of `live` at the last mli_stacks_hold */
     uint64_t blocks;      /* how many picked blocks are live */
     double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
@@ -12756,9 +12813,13 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. */
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
+   the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
@@ -12778,24 +12839,6 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y. Each doubling
-   of y turns q into q (2 - q). */
-static MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
-static MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
-}
 /* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
    one the seed differs in each run, process and ledger. A forked child always gets another seed.
    The seed is mixed from answers of system calls that neither wait nor fail, because the first call
@@ -13340,9 +13383,10 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
+    uint64_t held;
     double variance;
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, row->dev)->device;
@@ -13353,9 +13397,21 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->peak_bytes = row->peak;
     out->samples = row->samples;
     out->temporaries = row->temporaries;
+    held = row->held;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
+    return held;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    const uint32_t rows = mli_stack_rows(lord);
+    uint32_t i;
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        if (row->dev == dev) row->held = row->live;
+    }
+    mli_lock_drop(&lord->stacks.lock);
 }
 
 #if !defined(MEMLORD_NO_PROFILES)
@@ -14386,9 +14442,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
-/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
-   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
-   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+/* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
+   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
+   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
+   a shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -14446,7 +14503,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------ src/books/probes.c -- */
 
-/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
    end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
@@ -19087,10 +19144,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
     if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
-        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
-        mli_u64_add_own(&row->publish_count, 1);
-        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        if (row->latest != cell) row->latest = NULL;
     }
     mli_lock_drop(&row->lock);
 }
@@ -20242,7 +20297,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
-        mli_stack_stat_fill(lord, i, &s);
+        (void)mli_stack_stat_fill(lord, i, &s);
         if (!mli_selects(sel, s.device)) continue;
         s.depth = i;
         memcpy(&number, (char *)&s + key, sizeof number);
@@ -21073,7 +21128,7 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     int missed;
     mli_lock_take(&row->lock);
     (void)mli_u64_add(&row->published, 0);
-    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, &row->published);
     mli_lock_drop(&row->lock);
     return missed;
 }
@@ -21359,7 +21414,8 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
     if (!cell || mli_u32_load(&w->near_threshold)) return;
-    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+    if (mli_mark_passed(w, &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) ||
+        mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
 }
 
@@ -23595,7 +23651,8 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
    snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
    evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. */
+   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
+   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
 
@@ -23631,6 +23688,7 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
+    uint64_t arena;       /* the part of these bytes that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -23666,8 +23724,7 @@ MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
-   taken. */
+/* Takes the holders of a device if mli_holders_due says so. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
    Requires: the thread is not inside a shard. */
@@ -23924,6 +23981,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
+    h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     (void)memlord_tag_get(lord, device->device, NULL, &rest);
     if (rest.allocated) h->tag[h->tags++] = rest;
@@ -23935,7 +23993,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
-        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+        mli_u64_store(&device->watch.holders_bytes, live);
+        mli_stacks_hold(lord, dev);
     }
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
@@ -23943,8 +24002,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
-    if (sum.live &&
-        sum.live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
@@ -23955,7 +24013,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
-    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_u64_store(&device->watch.holders_bytes, 0);
+    mli_stacks_hold(lord, dev);
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
@@ -26040,7 +26099,9 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated */
+                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+                     bytes at the peak take the place of the live bytes */
+    uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the innermost frame, as a node of the tree of stacks */
     memlord_stack_stat stat; /* without frames */
 } mli_stack_line;
@@ -26062,7 +26123,7 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
     size_t tags;      /* the number of rows of tags; a row is a tag on a device */
     size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
@@ -26070,7 +26131,9 @@ typedef struct mli_report {
     uint64_t tag_bytes;    /* the bytes of all tag_rows */
     uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
                               them */
-    int by_peak;           /* the order of sites: 1 for their peak, 0 for their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
+                              program. Sites and stacks are then in the order of their bytes at a
+                              peak, and otherwise in the order of their live bytes */
     memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
@@ -26089,6 +26152,7 @@ typedef struct mli_report {
                               or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
+    uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
     mli_stack_leak *stack_leak;    /* by row; later the largest ones, at the start */
     uint32_t *site_stack; /* by row of sites: the row of the site's first stack; behind these, by
@@ -26511,9 +26575,6 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
-       bytes. */
-    r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
         r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
@@ -26532,8 +26593,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks: first those with the most live bytes, then those that allocated
-   most. */
+/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -26547,12 +26607,14 @@ static void mli_report_stacks(mli_report *r) {
     }
     for (i = 1; i < rows; i++) {
         mli_stack_line line;
-        mli_stack_stat_fill(r->lord, i, &line.stat);
-        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+        uint64_t first;
+        line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
             continue; /* a reset came after the row was counted */
         line.node = mli_stack_row_at(r->lord, i)->node;
-        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
-                                        : line.stat.alloc_bytes;
+        first = r->by_peak ? line.held : line.stat.live_bytes;
+        line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
+        r->stack_rest_held += line.held;
         rest->live_bytes += line.stat.live_bytes;
         rest->alloc_bytes += line.stat.alloc_bytes;
         rest->allocs += line.stat.allocs;
@@ -26561,6 +26623,7 @@ static void mli_report_stacks(mli_report *r) {
                                    offsetof(mli_stack_line, key));
     }
     for (i = 0; i < r->stacks; i++) {
+        r->stack_rest_held -= r->stack[i].held;
         rest->live_bytes -= r->stack[i].stat.live_bytes;
         rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
         rest->allocs -= r->stack[i].stat.allocs;
@@ -26631,6 +26694,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
         (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
     mli_stats_sum_phys(lord, all.sel, &r->total);
+    r->by_peak = r->total.allocated < r->total.peak / 4;
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);
@@ -27336,6 +27400,7 @@ typedef struct mli_export {
     uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
     uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
+    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
@@ -27347,9 +27412,9 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row, or NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, and for
-   blocks that are freed. */
-enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
+/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
+   that are freed, and for what a list of the largest sites leaves out. */
+enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
@@ -27459,9 +27524,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come three frames for
-   each device: for blocks without a site, for its arena, and for bytes that are no longer live.
-   Then come the scopes, and then the return addresses of stacks. */
+/* -- stacks --
+   Frames are numbered from 1. The rows of sites come first. Then come the frames MLI_FRAME_... of
+   each device, then the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -27476,6 +27541,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
+    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
+                                                have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -27488,7 +27555,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
 }
 
 /* The frames that are no place of code, by kind. A function without a name is of the first kind. */
-static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
+                                              "(others)"};
 
 static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
     f->name = site->function[0] ? site->function : site->file;
@@ -27978,15 +28046,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju",
+                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
         if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
         mli_put_str(r->o, "}");
     }
-    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+    mli_jsonf(r->o,
+              "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+              "'at_peak_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
-              r->stack_rest.allocs, r->stack_rest.live_bytes);
+              r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
 /* Writes what the functions of the program allocated at a site in a library, if that is known. */
@@ -28545,7 +28615,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-BKUNmE6/pYlGBS8ufA+h9Gu1X8ndgK4Cqz83OlwYy50=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-KluCdDCPvKWg85POegQHJUx6Rh49UjFi9kaYqc1urzQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -28567,540 +28637,540 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3753] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5fwXNZr1kBMmSfCSmTOvlaNpu"
-    "0zZt2u3uqvoSmoQs1jSpkpSPlfW/vzkAEJTktF/fZmuRIG4M5sLMICiLol51u4toIcvAydLLed1NovLK+3wWw79IfD44H"
-    "jwbXPgjzJTLbCPTEfzrQ6Zk2B+eYKY0v2pnGVzAx4H4XB7JExlhlqqY1e08x9Hx7ORUfB71o5OLAeYpl5ls50li+HcsPj"
-    "88Onx+RHkuyzRp55Gn8O9QfD48GUaHlCeKY5lvtDaYHc+i5+LzZ8nFUErMNUuzbFee4YnONaR8F1G5K9sgNtloDm6jMm/"
-    "niw4PjzDXbHaaPD/SebabnV3ISOIgnw8Hg4QGWRQbgxzGz6KjC2hxlvRPY8xT1PPN1bs4vYjjofj8+OQ4PnmGma6LvAic"
-    "ZUoP1SKKpXDc92+cb+HVFc63Ms8K4bwq8qrIogq+vZa/Rf9cOu+jvNKZTNF1gIDToxYFPy/KNK9XcZEVZbeK5/JaBvRZZ"
-    "cVutb9iyvrp6qK461bpf9P8MrgoykSWXUhZz+vrbFXFZZFlAHdJAp+7dbEIDntHpbwedW/lxVVad2t5V2Np2Y2S35ZVHQ"
-    "z6/b+t/++1TNLI8RalnMmy6pYyWcYygZHXaQErkxdd/iTzWPoru60LOY9u0qIMqmvo9Xy9viiS+9VNWqUXaZbW9wE9ZnJ"
-    "0HZWXaR70RxdRfHVZFss8CW6i0lN7yR/RWFUSbAp/VNzIcpYVt93bMloEF6WMrrq3MOLRrAAIHRwt7g4GvWOnuq9qed1d"
-    "pqIbLRaZ7HKCeC8vC+n8/LX4sbgo6kK8TS9kGeGAaIlEBX+6lSzTGVXYhZbTCH7z5TUkxkEdXSyzqMT3aj2Zp0ki8+kqS"
-    "atFFt0HeZHLvfR6UZQ1FFpHvFRBmgNkpbCGsyJeVl01+FWxrLM0l8FwcecAuKSJw+Pk3QZD5e/dYjarJIxtcbe+WNZ1kY"
-    "tKZjKuRZovlvWKBq6aGLUafHRWGUSwxlbDiC70x24ZJemyCmBCRwp0gt4QoMbpnSDsXKd5dy4RNIMhvUd33ds0qecMPNz"
-    "RVbwsK+jPogColqVKDea4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
-    "foTboz/6L+RI5F1wONJLO8vk3SiCvZh3UwCkKsA1kuXoEqCQZ8TMEu4tB+bDG8CDiKMs9o77N7dO1znCFN//g3WBrQtjv"
-    "t69POv5gFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx/OikvnqTw34SIMAL/mO/Y"
-    "tY+ROw1M0kkC+aON2yA13NV3p/B7y3RtRXkyizLF1UaTW6nUOnaHASuo+4wIbA53a1ChQVzLe6ygPPo5sVjjYYtFcbR4o"
-    "L1uCcuyBa1sWIsRyQMdUeVmPPBlXp6N1vQfNo18w3gHNIa7djbKpCtXH4pQdbXK62gdr6SERhHiUwcX0HsUwLv6yvozRf"
-    "NbP2/KgFSTRS3bW+gxPhYI51BbsW+r7S3wa0ighz+lNHZ+HKiORwLg0QlLITvFXRHixD2lRkFeuPrFr76/mwtR0IFxHWV"
-    "Mhp0DvcvRWakcKuwWLr+aFdlT0ZG1Qnyu9vcYLXvbyo5Y5ltqs+bWPHIwL5HuYTvVl6uQSc5iT4HMU1PX1epwv8rZbXUM"
-    "+96F0XpRS9K3lfiV5dFFnlAGVAzL+NLXvIW/AoZtF1mt2rr5jsj5rR9U6HuEOuAZ9Gl3IblWq+agcBVktB+/dwYwmxmN/"
-    "AM8GFngCakYHGTo9M6OfyelHfr3Tu4c2c4NDpWzN4eGRjW9ozQPExjXYXoSyNrNSmR9hPomouP0XpngN22kF/gHPpYW8d"
-    "2i6aZh9u1vgI0e6eANWeARMENM6C2yF3eBty7CVCOAF25BaYr1WWVpBe32dSYZsGwga91oT0R/Z+GBxvb4ijY1MvcLurN"
-    "nVXm8HpPbe2687F5jm0Qf3wuIUtN/aKbrJ3ESW76D0Bj5WtSHZmIzbdb1e3gWs3aop4Q9zy+E/6fQYUgHZZ2msFk6WBqE"
-    "HRO9tW+7ZNK/EPj5nIEdFJnETn0EYl62bTpzcrm4Q2ED5kHGEyJiuDiFq4bsfaDo8fIfxWbU51HWWZ6fxFVsRXNuDRym/"
-    "U0t8Bq48tNGGyP56bAe/ckx3oYa2xIUzRFkneYj5MbmueHutbHJVJ0zeUfUf4B0Sga0gBsgvDXF7nVVDKhYxqD7EP8TIC"
-    "GkSeDn68IfZAIJ/ri8GsBIZOswrcwGoHfwdC/ybCObFZ61Oaja2RYXXOXEZQ7HHO7CICXhrAoGFGWwWdi9U2StjBZPSqG"
-    "vrdcMSlhBlJb2SbK7JAzVo5wmdO/484WzVyQCWjTUbPYlbSHLYjwgFiN8O2MH/AnXRSa+tAlu3SXSzYd+zp12XldTPG6A"
-    "JQ2rKWI0JxfcX+Kwa8P1KCS1feAHKvGPXqobDss4sC6oZ6C6DWK0vYalGMLWoKy53JS5knTi9Lr9N69cctbcyrVcMfNr2"
-    "uAW0Knf8RoQDzKK7T5FQS22Z+g07XvfmyxVJYGpXiKovnXu/5odPrPz9WvYHsvi/Up6Pn8Om09Qnmcx7V8dyuk7cnCRLQ"
-    "JHDilzgFsEje4PA4kZfCRtgABwBxoi6BIiyiEnLhuwP7z9cT9iiBbeiqmVugmTuQEu2GXbvSlEtZyqDqGXJ7z7CQ2lH80"
-    "l5QWPR177KU99soRdMiXXlvVsoWy797F3Gxx/ZpG28oLlW1gOIZdL72giyCuYrnaZb4WnCyCdlfFuFU6z3gfDUm7ymSwE"
-    "j/0/zSocF7igRZDBdPrq0D+3PySItUkXDxSIvI1GzxIAY7nvwB39uL51H5Z4jmEfeEBDFoEzhDWoBDZ+AM+jY+fq5bbJE"
-    "TLNGxykEp55mpy1kI/u1Fd2m1+uRsPz9uSq0a5oaLL7Kifpxc0bgAophqLgxJOeQJ/rQSRIN905DeV4NtoNZMeYtWrO0x"
-    "tjqJus90dg88ACD9vA4INrsXsr6VMl+z7PXJJXpMXdLW0fQdRaNbwpwCVqIEyHXozz0c0cI0m+bE8GHD7RxtPYehCCO73"
-    "i4Nf0epYJaWek+vtpQ2hEJQeWPX1d9dUYMbNnuCNdB//XUc5TdRtcGBNtpDoMLLeA6rR4QF0E73fqQ0iXFZVIDf0nL9eQ"
-    "ZEvSL9hYKfZ/2b+Q62gqEJm3hE5cA1KeXsbVrP00YN1b3nxeA8jur4TqXhmkT0P97Cw0eQibV5jRKvEeo26BM3hqBPNaj"
-    "0Ehj7FpI0G4AXjjkJ0jPpCnq3u0Qn9e2y9Q0PUVBrmlpa01l6JxOjLj1S/JNiphqJhrjmE6MOhUUmfahSh+7ksv7sgcAj"
-    "umxGWJ/QZR81uuwNvchoS2826MOfz/v9/iENHxjqNug+ps0gTU72Z8QN0nKALEEg0lfSt0GrWiXEv8nqk+1ZUpClEKGlB"
-    "zAGfn4H99sw0pq938Ghx0C4YRkgI7EW3jHIP+vedbTYITLoowFSrGEekuW2G95so1FGkEDBZP+RJVYQsbGHNpV/CnEkch"
-    "Yts9r0ZWsNN3UE/x9cDDbRK2azR+XAXYo7KEMK8A1Ez51r79+TR+Q3EO/rP9Um8f96JnafShkFFslqKm27DtgqjcqegFh"
-    "Nl4WXD/ufWMRHz5w2QYra+jSSriMcQKMzyqJF",
-    "JQP9YBGYdT0XdWJpvljl9WxDiYhobNdE1/M/ODYajB5bhQ0tXQNvUKmm4BYhbA4tNqj6xiGG3Wt9+Gc3oNM2t9ezR1QBp"
-    "jNBNEPVpeaI3F+Hg9Njt8UIaLUfaorqe6waivOBHWy8OowqoEHY6vQTdQ5cU8GgXTyRf6b8Yas8KlwdXOCNVTJy/WPLs4"
-    "kE/vC4gpuinbfRIABt3KrvqL9DibauUcHs1OXqE00hyWhy6hPT3UNY9/LVFtrv1dY5z+HQ1tL+AXpb5mlcJICG0iQNUjR"
-    "qqGEnAjlfVjt4A1KU7+IngJqWGzqBttTOuYEx90Xz6KONAUv6Dg3EOdDUHevzHdwjjoIDMnigs5JmXx82UL6uk16a59C9"
-    "NgegaK0zZIasvReQn0I29/IS8Ip94k3MsBEqhjZjgXrwLb3sOpF1lGZtkZROKdUpz+ZJuTa+aJbNAXhc3PkrOrVupIoND"
-    "nODveGDUCjh4LExSUl83sl45ZSLX0Sw1IwY9Skwf3/+2HcmVVr2N31kzlSfWbQP0x41RjlmaYiOV6xJNKrzbXX7J/goYK"
-    "EMG8VVDDZ16S1dKMth1u4g7ShzNXqx/0BY629Nkl49Nuah6Yc5F/SgLDi4OmLo+ICvZUOyZZqAyIQIoNgWewj/m52ryDi"
-    "rJURdCiWysKUMMG5pIoPopkiTDTJGTTyG96lTZMRjzR6A4/rpigbJnIE2H5J3ILqtYdKz6FpqmanNh/0pU4ceMpt/WuBu"
-    "a8GHmyL3cfuQbEuewrZQtWeBwtH/AlHu4sdUlZ0sDS7krKDjekOz+oeRa9ltMKqCh8Huk0FV26YxQzMgCz3ps/ZdPMIuj"
-    "a1tOvG/IA7anAcWCBkvEEs0C3B0vMl2f34hEfLaUN6crW5+Zq53Q8okqUNJSua0pBE99VQMlYT9yInwJ49mtk+KtQS9dV"
-    "a8/hw6Xi2NgqYNmebr4lFhTRePsqg0+k5S1tqqSkIxJEWZAhodbhSxMuC+67A6QmEqtc+UwY3K2CZKRkvJuon1/zlT1hd"
-    "OmoQujuImlbeuE2dRVYUuGWi452coS6kkXE9IOYAk+KtKn3/Wqoeb3qhFCQ3nZ/Ph+S9zoPbxPMovZXJ2AAn/2xYSeZPG"
-    "EppIojrqAuIN3dcqCXJCheqNKv/sbKHrRlsO9/ynoo4yJ3RQm+50nBK3SyJRJV5K4VwAAxZdQno9l05SglhS7n/+fDh4N"
-    "qqYD7mrhZPOnCtAATlkW+YAPwBstUx6n/3cvDhp5dziQEmdWTnzIktGTlpj+oUEYIFlIDBxkDY4t1HV7gm0H+XcCRqMU0"
-    "WosKmcZQUtnR0sYGCPTNtnj83btYS27u1p+5ZTeNb4xaHtWqfXcvf0vYUpgVmqZSUcGcVz3T9sowbyCbNSxVEme85P0Hm"
-    "sx0E9LHa9VgmIkfSkBp/BLMjMKUpnkeZQ3X+L4hqqTkpYhQUabDpRWcJ0kcLqGjpH1TDyETCJ1by4rZwoy3DGamceLRYy"
-    "/8tTpLtnT9JPOo2nSb86xQxGWiweg7OvkRdVOWAMUi079D4tkcuAj4Aiq57zohkfDFgAUEV54sAEPRsORzQfZpyfbY1z5"
-    "HyBWI+KvJ+ns7rD77dRdgUgXlxzDxxAqfQgnC+q2MlkdCNpQa7/4kQBy35lT9I7fOcJov09l1lCK4UZH9mI0RXwmbD8uZ"
-    "MZoIKBJSAKIAcKXWY1gBM5VXpXS0DTc5x1rHYOdBBEsr/Ye8KfdvffECMDwspirkZhpezu/gsHuDUEa9i6QFol/mLPeBh"
-    "EemFHjNSy884njACPiA1g5V/NC+C1negzrAlXCDASZsyd2RIWmgj2yIZ/XFWhVpw2CuRtbYK/OB8MpfaEvOcUnov3nwDz"
-    "r3Ch9dAQjUEvijgiFEgrR+CH4AmZoAjh3SSAj3G2rHDdCWPS3H2mdgszsTAVgGLudLakkFRBz3ktszrC6iywIW4WJy+TF"
-    "daF88osWe+z90WJB8kwhXKBlVv7kpdpa0/+ReQRXbbm8Cd8V0gDHnfPH+2WBm4QUcwQszG/1Ewr0NH8r+M1YLM21pcS1P"
-    "Li82O9Y1oE9KdYloDm9eoCXiZCgQhJ0eOeQ7RhNywgFZSfbYLBiGgGyfqYDnvbIDi1vIJAJ15eL1lJSCiBOgRM1eX/33o"
-    "RD9qalZecwtPyFhuoaoez7Z6fd3io61TLC2iIcADnpk7nkiYoSXBrp38VVQGqbvfxLSYAQsxjXhjg7TTm3fVpd7//IgMB"
-    "IhUg7VZ3vtVpxNvpN42mF2UBKBQIGOFsoDopziidRf4l1q+qQcq9bkOySqL2mTuhBUNWjrP/pZYUJ9dq6oVOo7b021+qH"
-    "jmZ9jxSAk8iPjLcFwuYMEcdUOuN9tdmLo8WQCbaA3pvEhmAXs1lfEUaKm7fFPpkk48jxDlMf9LGiSqJBqpe/tr6XAC+bi"
-    "0OJfDK4COAXIpMNfrq/OkW2JD3/KXBxV9/8SpwBs436UvESIP+8Mh52XO+ItzHCNBhaQ2xNkE56UYQLfWc7wpkXy6RN6b"
-    "OLKJLYvU/m8k6BgmUkVuucimmjDCF6sf/cYHdRyhO49odeZ4fnq9my5xnIa886aPCATXT4YUn2Sit8kUePvHq3nWRLIEa"
-    "+qKiV9SH+KKAjDXpo3wRhWl4/sRLe3wSlfi9TOaX9XxspwWTC3hD+uFPRUk1zWBHQ72oQvOghshL+TkLz1/VXiYuvHxyD"
-    "4W4A/7UF9fwxsdNPvxvlM68vUo15peyXpYwGuB4RjCHHg8oJfbaT0kpEs6ll5pmqww2gdcXw+MTHyXh+ltuu5xk04eHyd"
-    "TvlYh5K+n5I658dS2jPLiGrhOR9UW8rOkVfn2BExNUAucEEgs9i+f9cRFgr4SayCBfr7lzizrM5a3zC6BbaHtkVuSdxBV"
-    "RA1rUvXmES/TwAI94nCoFLZkv4P0S3/21KfoKP9ci1wtahfX9QsIcyN4szWRIqA+gxB1zQuC6sJZNHlVPk29/v0mFlb40"
-    "AOHDKh782unfTfrd06g7m3aeHPRgVmqv8seuCzORhtXDg9u/czt5ry7eU33e4ARmKiwfHqKHhwpmGPgRWIXNioTrmkkHj"
-    "jUoxkXn42cfO1mQ0i9242KZZsmHNAE4hQUNLr3i4SEFKAUQC6RYpPFVsLpK8yRwaSVccRNlS5NvLajlAHqyF40vodMd7x"
-    "pgH6EV+h+4HX6GCfKDqON2doxjEQGGgwqzZhy9p5Nffz2Y0gBgxVwPeRQS8n3XLHseyvBcNoW84Nek89CaAp/nQPwuw4m"
-    "LDIwrWFYSrmGG3GkDMte5Xnc1a8sFTAJOXc3Tk/fwRw2avGZiCf1z1SAgBX8fHlS+RC7qeSABSuipMwj6PKWQEX4gH0L0"
-    "xf030ALCMMCvuEqTKphMBQw2mEz6Av5NhfqdCmRDK6iFuo8P7DEJvenriQGMiqjJW+UF5p3AoKgZ6OWKBoFjd9eAQGBHB"
-    "JO9gaD/T9d+MxFS8kSIyl9lEhBoiLsVuklbJddQ5RRjr+JZ2N8v+GEvDE2Sp9LCRa4f0fTUD7wihG5xA0JXjbsyh69C9q"
-    "jrvcWymnsFFmi25r3VM9jIOB0P4eDsDBJ6gLC+iOK55xUiQuRcQF9w6NARidt/Ek3DvT60B3M7yafw2gm/BYzWQ0vzQvR"
-    "9f2219JaQgEYBOW7aTVjU0wDIfpGl9ZimTfV+AsuWqxnP137QJKt1+q0OqQHoqG7iZY10A7YeJOu68zHt3VwBoNqZnIuh"
-    "TjLUiQotbi9lsNdfB3It7nNdvySCkIfn",
-    "v+EEA9ZHpAUUzYO3CmY3PN/Le6o0bGTAN8Wk6g6mqNLEKcRfCziKqlkC7nkRArKte2V0y+SkUHTEIiElkpCC6R6BVBrSB"
-    "Jc95qN8K2+Gee9zryR6A834aUhTm4oM+yIymB36psjWw4NncgBi03AOS+UQ1gKsAXB3zxlyMSl7iAw+sOIMagKUYF5oZ/"
-    "HblObtHoqmnFx1wnx87alMlQ/7L+3pHahgaVHcephFlmVRflAkbuirRY/Cguj9KNrfp/5sgozdfdJWOooCwhCw6/deZHU"
-    "eknBrY6LVbyDyDRhH1SYt05imQI5DpWbhZEorMEr394EdQGKZwmKGaW+58DPeipCAKxeH6bgiRJDaYG0t4AwXMGsov1/R"
-    "5p6JmFcpFjNGkDzSmY1V/+XNmMFpEx/UEGjiM6O1X8Oa6k0Sr4GqAjogPQIBmQZxGGJKE6Zwgb/J1kQ+rUMBg8H55cw8r"
-    "fhniqY8BMAh8ig16qt7hnj43V+8SJg2/FGkIHJ/vzzv/4klzpUmUC9vabesYOaSKJ2nZwLmRk9EhCyOjbfTHVvTg9mGLf"
-    "6P999/12N2JJ3dexNInSLXqaGBuUnYwj3UnADI6y/WhMU4YU+8C5WRpGEfsPcHWjDd5CwsPMULxViZxS7RO/Nxsdn4kQI"
-    "OAGIEqpnPfCNUBnPsxYCVt3rA7SsJDNAD1aBrBAb3Al7wjBV616yVXsmMpkQkYt7g3isGTEJJM2BJQ4aWMaxVEKvVMomu"
-    "B5JmdHkJdbrAuMSKLDiYy3cZbk1m/KOhGAo1DFTsAwTThrppqFACVMia8PcEoTQtBa0jz43q9CtVLs09U8G1917z1X1f3"
-    "PjixxCwPjC0F/CB99VqjZ8qf/QKCONNN3wlGjC9Ej8Shv1R04Pxj8H3F7+BSNYDUS29zL0fxYoGCI+qQsStALqvbND11/"
-    "dcHXy4EXMN0JuwVPrZp0EFmBZrWWNrNQHpxYS5CT231h/Ek0vrHeas73fbpYlOlVrqMb2iXQGdSf0Zbt+MOSeEFsIdDVY"
-    "td2w0DZak3sOtNdnCFzxFOpn+fjAfNbnZopq6idQsZbmxlCAM7KV6yfb3U+a1oD6QbL0DZIyfHPga+7bprkgV+8BArt4A"
-    "G80A92NSx8uwRnwEHKqqHmeAyZCrF4lG6SkCDmRGftjXmF0hdVVKMSy6RYIj023eKZe5Hhx0YR7+b0n1iMAO5hk2t0geo"
-    "9rWDF/BDAN3PZz60eRq2jCM+NYFlD+HX4DmwuB1+NKfnvdB9JoM4df/k0geR6RwvLVXsS7aqAQXrQ9D+mCIwL/qcMWcQF"
-    "BUggldEFUCkXWQVsQWVkFZrRticJHbKgmpRnA2HE+mwbfwjaasCs8rYtxQUYEY/z3snMlUY99er2fyPfGqFtql9CI8LzQ"
-    "o+Q1BVjgDz0m8f9W+rsLslTZOqSoPIObiHsRdYqRBPkKbl/PB2m9YbMPdR6IExP2velJNkdMX1sgGQSnqSTlFKWNt2Fwa"
-    "I4sUnPN8YG3lzDBIDVSQylStpo9lb0GoQalhMJ3UIIX1bqNKpfRVCnY4RD4nmwG40VJGF5VHhbtUwA/oBfLGAIlYngESE"
-    "pJieVFDguYlsT4pc6wPJRx4RbFQ82hIM6pQtobUHYyq8/6o6nYbhKTBsZoK5DuXCyC10IEOPGM/IuwUvsAPvOAA8A1/4Z"
-    "X6iO/0AAnUR0ygBywAPXzAAvAruBwizYj6qoW3tZJ9w761O3p3ob0HW7O9QgHCq1R1vo/n/Gm+lCNdkdklKgGnD3+ZlhY"
-    "wZ3cjnq8eWrRqeCl7HHKJfkBgiBA4z0r8O+4OgoFv492IFF5UiR9BbwtRdEIuum4gJ27p/LbZpXxrXDksAkhYXq6H9/Cg"
-    "ZMf9/VyNLwwHzaCN/okFb5LEHh5WjyojMMzPDMQSIi3wy5YdQX89Yq0X1YAEozLSem6k9aqR1nMjrTNIAwqlXzXHOA4WF"
-    "woU/C05ceQXDGoFzHHFJI4KI1RVPe4PJuC2yGlbrHmLTwDX1D3ijgAdTNXiIYXF7YuNd7kPqPKiers5/2oc+UM47IuXMj"
-    "x63iDBWdVGgtiPsSepeUnNH3AiTFYemm1b+2ICovE0/EBBwMaT3uFJpzc4epqL3uDwaT4NJr3Twy49Q8oQUhSm+sietU9"
-    "W2Mk3aEnlHfpr58mq2Hivz/vjw34wPD5e+x8boEoqVjsAuMjeRdHoZGfYKxKva5TJVOqHHhrvjbQGAVgQBAqFFJ4edtQ7"
-    "Ojy+Ajh8UXuwp/52/LTXHzzv9vqHJ5vd9tSIe0cnQe/5kd/JsbM6sX96HKAvMabNamiNKLn/9PCkf3AjWwNZbsx8XSxgh"
-    "n9B5sOwrZBaSqMdg7Xzn/7QGaCSHNYGD9wPvFpt2IE/wvm4k1X4oiyj+x7aU3grHmjwUq4Far0mRl5DlRVvsjEg6MBCne"
-    "WoBBBdFAvPHzWsVcm96NYKq4CUUPbu4PXOf1oB68T442k1UgsDHZmkU0ZzJbAqFYAqsFUiE+nTH0QMfFVncB7CiDb28gx"
-    "qIuQ0A5HgazSm8+bh+VzVfjZAjmp21h9zrkBl1mr2GUFAwc3ChgE+eHYe9vUw5thpLDCZTZvOX4VZJ+6WtHlgADnSxew9"
-    "GmOGDD6Ck34EkuzNgX2GJYAxGER71Z0jj/JDF8jmeoM5VVPhl2q/piLzURy+62bQ+EhrPWSP44/JZLQXAQaEhiKB+jSPN"
-    "E/FldT9SXMQGkhp/AsCQDgUOgd1D/C2HhcADLy1Vo3Ap+l4pGa1OxQD7P+h36ra5gLmhqEXqD1caaG/Br5jmSf7+3vqiV"
-    "QjOQLjZVZcRNmLbDGPwnLcGx4HAyGtuYWdjGyFSqPeY+VN77pedH4IPAvMbe+Y51c07ZWktrSXio0jN+rr/NA9susc4FA"
-    "PfWx2o4Mn0L/ofHi0v79AZpWn+nvpKToSdZ/DxuscYZUHw83yA4VjY6O1lECpaljKPQnoaH8/Rt3lcoGaSzOp/9g6R9E7"
-    "hzo8ywoApvzgB5+OikTBWKJ316kP1P5/yim4jJoT5J3jReE5gMJZiAToDJ46vNg+K9VVb7+VqDoxWF36Z3hoOP4Hy8tkl"
-    "4pnQMHHJ6s7VKU4gAA3PwJSa0Z0lbeVwr/LCfDHMqqWpZwS2iKEZsSAAng2geBPB5HZveePGsRuARmSoxrJ0Ujt7Ukuvk"
-    "WdKnzwp2LisvmMK2pit/YHY/pKXCVaEbBJh4s5mcS6wisB9bkdNygBm7i/LofDwdBFka0DRc2UlD4eCXKtQMMPSY9PHXC"
-    "txtzLIpdQGHgcl7MjZrUqsYqlIHnA6JwkLfkkt3J5KLQ8INDIrJKOGWbHi/CgyxWOrOoUJFYJ0qOVH0bEliiuuNSpB5Wu"
-    "TBB84JkDQWDN73Z3oPCtMmFBw6zcrqYBLj0J2Wx/v2aUqwU+e2BpjVn0eOCRyxGLbOVkvt7dObTfbPBSRXENNHjXzF8DA"
-    "jCAZdUMImCeYAQEUi+7wv317uXAcTt3dq30WP1eIn2myny1yIrRqw3vx9yBVT99cHXWKYpRBvZvzW4mENYIPazFzyC+7d"
-    "WaJanxrLdhXBlB81QzaS2QTblTSXf+gdesA9L5p2rvw75R2230IyKsd3hGI9RHX3gVkanuAE90GIMBet/ffy092M6ctBZ"
-    "OJm9khuwWN74OnI+AKlAeLVEo+K0ANsR1XN9XjwKfm0HfqA1PXQxrw2hZ/EQEydEoAvkA2DLgjPMKTT+9qJkExFWILcdL"
-    "z71wxapO60wGkeoi//rBa4+fiJFZ/RuH",
-    "HCGAs0dHj3wxvdWiJL/t9+TZg2c9/nqjQrQryLWkezLOFfMwEN0jH/mgl57kgxXgH3ItI0MX94oe2QEC6oLOPzxglwtUU"
-    "NBsQQbofZa6QqcTUukPT9wA8/tEcuhQhs3LTR/OhgJBAqGkmdd/b5yubSDOUQ2QU5fptefDxL8tbmX5KsKjBKR+COQwmV"
-    "pbYRfVw6G1RbJUGrkUOCNSZ+HJd6nEm3bdzfBxx5CaemQfmkBjSv7pb+ro6rHdC5hln89QsBP+GCT9JAEsGUiLh0Ck6ek"
-    "vKF9yV22eCfHo2FXWW4zXK8AnCh8CC4J26D00g3/Fni4h9oObIEEHNsI3np0iXDLccH3YB0jzQEAX8AAosThgIY1kk2j9"
-    "MfiITiOkbl/91p5jrXGArKRhdBAOBq+gGkDAR31/Te+vP6L2trXoi6p9vg5yQRi6ZHL9GlEzdJ6Y1/40QO4iZ5Vgk+nnB"
-    "WbBQ3n4w1nNU48cU74HzOR3vKbIWzmrXRbwp01Hrqs29KnVBQKOViN8kGlWeEVO+MUaVQJjPl0KGiU8alYaVp7gDsEMt7"
-    "s/ioA3R+zKOzDyjRIL8uW89Kzs1EKwY1RwuDlZqxlJGyERXoCuK8Qk9lAeRE0qUQzyF/SJc6THcE99FQlJa/BkV3Zfbe5"
-    "CjdUVQ6dfFV0dNyl8ioMIHqV+UtoANavL7Bt5//BQA+2qI/UYZTU8+UQ3Dv6HlsUYuTTaqny8qOhAmpsK6Af1C0R3CrHX"
-    "V6wD1FLh+pLltesDyvdoUoDVpqw5ZgUG3c7bdx8euFAVRwuAf4t+0UD+zfrbFhLyBdASJOYN86CqVcfbGECcsPFr9rvyf"
-    "Es7dEnyL+KLOtwbGMJha0ENbr+U9Uvco2l++SpDD13i7jVPMKl6MaX+q4t66FktdMK/u6hVWEzXmnsAFM1VIpWJLthZqy"
-    "+AVqDdx2IBcEjeaGgBgz7fWXQhMxfmmh46bssBonFbUCbx6BH5SYN3VyiP2gTNV3CoqNVUaT/dL5DncK+LZSXdtc6Kxpe"
-    "BPSs1b3sSHnAXIJSMzFSRE2GPXU7CYuyqWlyywRoTo6AKiYLJKTERBSB0kFaQEJmWycYvQGqrvgiY1fiq1ZlWL4QtyCIV"
-    "HDFsQlMAhHtQSwR7j0AJEStMop4H2mjQpYtsWQa1tO1MrmtbT4I6RYJCy7Sub5jDO+lNJu4bVRQWEXG/K3LEJnygjmb1y"
-    "BUg3/yOmTk7Eyv4UFeH2ZE71YrDFcXaVyXfE5fr0tGKKoncrliRdbjORc5bG9lIIbeR7z2+QL6Kf5t8B97GjjM8IBZ7pQ"
-    "QZF88IZEIFFU3MlSKRkdCqBkpFjU2FPsdy9fxCx1AzEfCY7Im/2EB+E0uAu7gP6SwSD1zc/X1j3gKs1f0OMwACjDYDY84"
-    "tVIeJwXYf81NRxN14qgj015ApGYAYQSoAvJM4l6W8FQ4AkoSNV0b5Vc9FZKlkBVQfoy6Zm0Nag9avRJBP2SEMj9ACbPTe"
-    "uUV/ApQeEcdFZCfrXBfXqGQgY1g0l18ucOeTX5zxgsMq6GRaGUFDDwTIPxV2AqXIgR7vx/c0g2S8W0XXi0xWqBjFbGPgt"
-    "LE9cltDAYaT/Y6LQyeDeXjFbb0OlE9I45Sh5anqY8eLtgWm8Ueh3RfIQyFy2nITczWPyEyRkZnWPWBhYGx+UFHtuJIbct"
-    "k5ax3MjJMioVCnDMAfqYYAG7B/zBwwjqPNknof9bQVZauKbzxlxMKcllC2l1AJDh6/oLky5rv2uLSxNnYp2iy7YugC6Ke"
-    "jm4qX9WZLkGS1EBfLjMygnQsJ4HhLrONHX9iqWtRrNrV8n2f30JmXcu2URAhwsZFaBgDW7FPlWD5VWhrXrlhYed7IYZa8"
-    "mW+fsa9wDYJcYF+qoKbfoEZNi1qToHp46Is2kzJjp2x8JDIXAPBZHmWOVhEoN1iAOdsDbT0qtPaGDCuNqrV4DFUoBpIxw"
-    "N784WFOoI1bcw1EKYGvVBOIc0g6FGULL9UrGVkDIS8yegRK3qLV7jv0TEd/vJZaA8U+kgeoKMVNcBtZAtIWdBrrosUxvC"
-    "XpjYtGPvjIfsnIMVDoDaKIaa9YSGCtXnqlAAoF5HMtIK+KnwFI+QUstEMhgGh7shuJM+xjA2iPAJnpwgysFgh/4FYyKmM"
-    "YDZEb9LmTJSJlTmyPkFOpWrdTMG+yIQZS3dRTkCQLkfHBERoNxMCSIts8D89fe3NYHqQrdfHzYqELdzBVS8U+i9u8mOFc"
-    "JB4ZtMzC3/ng25uLK5+q2lXPZiUaC1+pehrNIbyrRsgU1WSdPjx4Tbk+TB2AAeUTJhlZ22KDYa2bA3HuYTy5muIZ34sa5"
-    "OaLZY2sq3WNhyuUzTWeMHIDKLLPNqtZzf9MJVdUieoeVDPv6bAE4Z41yqspfCHlRNjkGH/8iZ2R0HQeMCK6oAH++F1C9r"
-    "VC8hf3fGLGG8ywQihzolgJywzyTyGKTYa9BQwiasnGxQ5e47w/BjagENJHpKBdRBQi6LnBx+9U15r1Ul3sfRQ79oii+rD"
-    "YYqGijDZmzHzdECMRLovmyPYOa5tFFGIFS47kOFA7VvAvhzOhN4wMwyERXGRTY39H4gyASiEHjV90Rex7a3AQTJlI0Qr6"
-    "FiSH4hYl1C9QvnmLJCeXpaf00DQQl4DeDFPDEVnlUwb0eqAHz7d3wtUG33WRexM55aPNvO2IYuSmKiRqkKOt+hNGsL0bE"
-    "DPSGG38KuBZ2BIF7ewQHZOVv09nK5oTe+mh3KQm1GedZV+dEyylsq4JJhqTC7cxPFJuA+bFMjxyp2yRPVFenX+2mLDMgq"
-    "ZoxQM1kMuq7ZpgvBUwe2NzOGX7H2yTHYM/1ahuia1Mp4I5NiirAzfsbHDDNA3KobEnlGIPSMPzu6aFWvEl0MZa3OUhdli"
-    "ZyYu3QLcBYzIJhrRA+T3Q71q8wUMa7T0Di5cvry9AogPwIfWJPAu/o5Tety/+9eH9izdffPj6u5+++PKLH+Hb3waw3P2x"
-    "DL6LvhO/b1RkvHRYl2cg8Nt8h+GGQPUHYXyAapXGJ9GUyFYkk7om3WgpLoBRRB0H+rz5vUWaTC1dMsLylwSlAHEAp/e6P"
-    "OpOJRkoKaj8UmnnzKk1ZhR8iqp6GIfe716mHYbIvK7xevkf21cGqRbkbHx6khCtJSbRFDv0pvH7Ah7dekOLlN+9klyZ4I"
-    "Ue1VT5uqMjdqBCW1e2JIlByFPOKNRepT1Y1prrmCurldgfzblPrBNNfOSIVAJWlTRVLXOU3hJ0gCHgCWZoBmj5eUTCFMW"
-    "6E7/17UlOatXNLKpWdcgBE0xDRXvULbMyYw+AZs6RZquN+96ml8ITOmNGe0+/8BAoMmWZmYlsR2a7SuVBt1Xuwksn9816"
-    "o/WhVRP0Xk1Wqec9XaPJau1vtJYaW5pt+9aMZw2AsURrwEzPkJ9P4qkyx856tALjj5766BDIsWN4zr4J1AMWcqJ1QFJDX"
-    "Fxj0PfE/xjsKokZBUll6BUaqRrwTsR24U1LQkUSv5RihbsqkJqrR5tKhcW/BCxOHyeNJbLF/K8BPBBB7P3uNd54AC17sD"
-    "OUyxrZc3q/87m73mvmVIDc13zx0hyBA4V7gqgEj9TIh7Ap1iCbmy0HjFb9oghb/aG0iFyBRONoFaE11XhSiGqqjzheAg+"
-    "AAnODdjoedMgay6YDXvHwcJdbAtZ/6m0B63c8M1SWwRG9AdVBmQGGcUHnpgilWMRoOEj8If+M8e9kEQTkm/T3RCzcsULI"
-    "dY88tPcMfmc1XwkZ74CJiva0yf2TVbl2",
-    "Jggo049BGRTKkv7hgerkzrnjgptAk/px1DK2/4hF0c0XOEg8x3iykkZCg95QB4OyyaGg57Zq/KVI+FZOU2bZ7sksDpmn2"
-    "vJqFWhxqPnTY3NWpg719OL8uhwOTvuO+whYr9boK0Ydq5oaQF4ziB7tie1jSucMXpTfgfJxEhdlKmdB0fGMnevx2DStz+"
-    "qQTGhPMZMPqCyzxPwB5GcYXZQFFbNW1Bv1DblDX3ygncSGWGlFvx46PSuXEEaJY/XOr4H1XbmMiO+ardTAywfcUoGcLOW"
-    "knk7Q6/HFI61pVMre1P8kY4/2F7YKEu+pAvIIfnhYqRMcdjJmzPAf2eqIgpUXvLn/ieXO+0G7A9/xCaYv7hhwYLe2S99W"
-    "3nusAD4ET5rs31rZPVZWwoTX8jqo1Qrmxs3TuPQNBDFcOzxCSVkV9G0voCeWLZPa2ROUA6JpSHMKuzmaHE5B+r/wtAklS"
-    "OyT1HJUQHYq3e2h8MYfNasF6BJdAYCdwLrM8hJFHBn+JREgXIob8b6hsK+AsWLy/PDwbcU5UM3PDMErX7yyKHslbhpC/a"
-    "OYk9fkK25nUk0n83raCX8EuIwmAxSo9af+FN5D/TagNxgZ5htu5Bu28g1Vvlfa7Nny7XtP/nwWcScKeIeHVzWeMxgF0X/"
-    "QICUBKQNPCK7C2kZfF16iPJSCRNygbbFCIYeMQl6F56/Gb7yryaupH1BX3odQgvclWl29RD+QROHjwh+9R2ceM7658WSI"
-    "Qa7XHRlgR5IeQRmsRtJ2UqQeKSdQqK3eM6DMB4q4WnNf5wHR1bdX5ZX4ERclm/w47Yav1tomdxZaW2J/HzZE7rMH5Az71"
-    "pYcxKdfJ2+8Wcv5EYEU09q+j6JUQIleGpn20oiBzcJ/E/xCJREGxvgd59d2mfzwp+y6fW1RTTfdetpCG9/aHmy5cYto+V"
-    "Vs2ju3yA0bH+fItmuRGJZjSDbVtC3+p+BfZOUPTdiGkeYRy6n2HUCt45iqC4h90ASoVJ8PgRummQvVL4s72o6TXtiDMO5"
-    "EaoNk08kMfSxKvTuUzlyAZLP29dLf1+ShjxKPksDED7KhsWav1dOubPYhoieTy1iY/cCn3ujKJSTXy/3H4ZMRvYZcQIwD"
-    "MZwy4arD85JLnvctBPniEz6x36I2QtTsG1l7LLiu2J7+giyVyOKcxFiTXOtk47Cy9x8+koatCk/YFjMnXHmzbUDWg3ECx"
-    "q4AX6PgV0xSnFqAQQSQqgEQX1nYcgnyvu3C3xKBLRJq1HxrtOdlIoZMgChg+Ck8d+G3RKtkdDlQljBn7NSlvB/0qtU0u7"
-    "8TFW3k20vU/iAJ+BDZBp7vKzVBkuajXttzSiPVFpBxeH5JbplNnaTWhV08gREhuCKoQbYaPffYIynDYhN2m9QuwOwAq9Z"
-    "3BiQ0B1jk/UZJSXieGMiP9/cT7bkGpG82nRxNW44eMUc2aVP2uK1eengozHlJzCZWaDzz71z1c/1xR40bztC2PxResgU9"
-    "b7EZXNM2h0Hp6Pe5uxfA/EGVzt+frHh0/en6721JalffjJ/uEzVU49GlwYd9Y5MOUvX5tictOqmarTnrvoFqNk9E/fO+M"
-    "Su0e9wE0aycpODDR3PKSDEpsaKP/jpSxyiwcpE6fG0q5JBjCD5Oks5meJE8zIEusv67gIpvOalWSYERWq9h41HIyFJHxB"
-    "p/BFjzBj56fA5RIsy8w6Y1F2YZQFCo6HlQDEEQT16UqWtTta7PJSKUohd4ak+D5GmgsGvyloLdRbljrBV5em7LIr90bqN"
-    "7h44mx7uW8NpMOSn7iI4/NuULCkRGJ4cwKRf3eNJ7XUBdeDK5o5r1J2HmDe1iy/2bpDq/+8T7oMF4FxzNVT7yb36ko1Qh"
-    "Kwlmax04TB1gmlNPjsQFVeHROaJtWA+0Tv5olO+FJrLfV2i00dB1eGfU3j7yL8Nz9Kgl1111igqUEphlRtXKVBSEgJJHR"
-    "4pq/kYYBz7+R30056h+Q5LbloKtDqQhuqqjKSAHgdLtj0xjho0zKWeoEm0OcEsLFXBpPtXHwG/5JioQ6fnuwk9W6VoX//"
-    "MTLraGDWIkDoaI+flgZ1PVlkWAZQeAEHnvNXX4/icP//11QR6HBE+IKJoWVTN03t7Ae7F2WO3GCIIMHW1LP9a5adXahzQ"
-    "J0jUp7tAk1CgB/S29HjKMzeffof9m4bQiD3Vt+KZrRl9qe4IuodBax1201WuB1p6R/bmlOsMJNatl4XsNedorjgh6XSvk"
-    "OP6ITg6Xnkkgi02fjDW/50gTUjkOoK8AukWIn4xqBJ3WqIL/UsQsshyVB3WjkHa7aJTOzgaq2oZd+GKTXWh24l2tfYSbX"
-    "VeE52/wLBQRFEh5lnsxnl5lOjI3nXFN3Lcc3+kdH2C8aI4umIflQDcri0HOJwXKwGU3sqvVp2y1i/Za+JS4IsXVYnvnwa"
-    "EbpOMrZKu+z8n5wtEeF3jydk2eCqiQisZ3XgQZVCGhNDFDxxUlKV7v0CLYfE5DAoh0/FMFVWNBxCINN31Xh5M/d1LzUx5"
-    "uc2U4lYpLndzVk3w69btvNDurU0ReG38Z9CbSvHRj3woM9U+5UmTYHPWrTYNaBA/ArZQZT69DXiBHnxv9pMyI7KVSH6fQ"
-    "F5hBZO2rsfsV7FMrtKw6mtWBS0lF3XODCtWG+dhqg3YGxUpF/0eHDIkIATxZVQjfaEYFiWxC5a75xPmucYyplP3PYzXiK"
-    "gJ36tWTWLGfSi8LPOnerInFAIz3DGYA5A9Y4omOoqbCuGywtko5wBOOvDCgGR0HkMlOqulKZIKZlBjxTxNcltR0m/Abo+"
-    "QxC2K9dVg5+pMO2Vppqxcef0q0AGOxkY4AxGc2Kxz2+2wo/n2OolgGleLmz1jsQ1MuYGOMkwtOdU+rVd+CIIBHhORBJMi"
-    "DSLgApd9IDRJ6+9DWbd4asFBJVqC237YEOA7pgid0sTmcnIfn9zWZgKBsmZDQigJJK682LuTMMLg5stsbJ/HGwhCKsT+X"
-    "WmxZo25c+9t2dfgfWqtoI6gi2eDg7RKu+LhhacCzX8OsaaUZwMqk3rY4qRuLE2XWSYIVs1C+MuIkzQ1CllLiKLBS2kVVQ"
-    "C1wbC0w2WrWUd3YjELet9UkZnlqOp2CRFZ430jUoPQpYEMcMpABdJvav649nklM9v0OBmJhMHE+7a0UG8s7RH5rfxMto/"
-    "UroHqKGU0enGcn/f54kiH+T9EjG35EBiydp4hBH30hqcODKWAyu8MD1GJDRiYXA5NxOBXDVsahytgQFIHepAAF2tJU227"
-    "CGrqdmq1Nv9Hq67wzmI7zAAQzABTkU2woQPu7UrhE7NH2LknZ8o5rBGCwmNeXlaehXYYvPH2zgy/Qt/r3pSzv35N9ELAm"
-    "bo8iqmJIDTp1JypQrcO3APurNcKmNtoIG+sNhmeUngFk3nKyL9QDmxxJ7dmzlwvoQR7duH67aZgk7++TeSlnoauuvXCnf"
-    "2/cHkg4LyWafHuwyfZyfbpsqlvgBVQAFTBNkStWWFVgqloL176vwm2J8skuObuAbR++qLyc2FSKXwJb2JjFbWS3ZgELAl"
-    "MJf/UutuzmRlFzKPgW0AvqVPA3jBhzq/IsHkhSW1GkF7O32QEtQbOyZHuTJ2aTd9yKrWxWVH0CUmrbqgzeV1GjTWJ5K53"
-    "M/5QlGFrKUPdhKdAKCZ/39wG3FhN8nFIC8ATeW+REMq9R6KPJTi6AJROz8D3MASqgNajEOnDtbQ5MV4zqb66CVYBohoN7"
-    "AMD/DboWANlm0eDJ6gfUla5REYBGwk1i",
-    "BZTY+SjYee4VN0ema9pFE74sM77ZhQ2e9PQqj7XEspfwYLM95MWDErWcA8T8n7TtAwyW9AAmq1+A9fZcEO7JqxMNg6EXw"
-    "NO+9Tfssl577vvbaMFLV8HgKd4KzCZUDUXg86usqKT5bo6rsUI1j/v76kGbLP2h7Vfqk+lly+OqUm52bXL2Vmyw4eKRU/"
-    "ZHDtIBXAAbKQIvTZxJDwthpYgWa7GpM9VRi/6LcR/4uRW87ot8k6j/oNw/MSTl3qKnTAYfHnBUCFz5wwPgKHg031garS3"
-    "7QuW3o3v7XYUc7s8o/KAW8ie8pH4m2SCEPLaht8gY1b2UDMk48r87fpUH39iaz1fKL/QL5YZlYeQe37r2dV4X/0zlrb0c"
-    "/0Uk/sLTtfoaoUKSEuCatL2BaIFGU8vXG6QA1xKQUiI9ux6xYm8WhDFIrySUAJTZo1REI4IL6A+Qn30qgMdf/VzTyT9Nh"
-    "JmaVzk6EatU0kuHwOlBRZLOhzReF19QYI/G8lI5cjLTj51lC38Vg9vl9eJB6GWay+0TX+mPJR7bXpD6H3ibxtCrIPAFfm"
-    "dvR5HVWjzBInNJUjpghgtf3D9mc2YHCwiHcnCqzy6u+XSZwsmJd80Zrjyrx3Ugz3Mg81L80hxwaJ6cQ9jknWuPHN6QV8r"
-    "kY9mM7JULlb8taF0y2Gn/ya0BjBVul36gP+41hnCAt0CEqx8ehkd9EzcLzVg8iZ5N6gjSEucPJr8uk+f9fhd+LmazKQdU"
-    "7mjPX3QLsLLeYca7wWx6cInOOtwVCtTySsWf8U6Hg5NOvhGPptXe3bMZVHI6+3XZPxnE2FCf/Ff6M2r0eZd+KOnkhF5OT"
-    "n9dzuQMvs9ms9Mu/VxgH6Cbb968ed1y6P6XCa+zbSioOXWcPuOwd8GS7LWXW2Gtc21VAyzVpZezOQ/GIEXFpprWo/5Ye3"
-    "52j/qAFsiqHYeI9np+0B3oY0GqQYcHr8cnfQwJ4kVnGPRcT3XHeJFiZX7ncUMgdKJQslcensjBQLxBGewlbLRvUvz7Lf3"
-    "9kv7+RH/f0d8v4K8lZKHqh1z9lXWNmh2tsaBAFmd9KxV1PsDbdyWH4qqVm/SoPjshW05zho5BOETdGfgjv+50KLOKvaSi"
-    "bhxsZPWfDvqNJS95UkB6H9hpqtvL4R3gttPxRX4Ajx0XWPE3FTDg+lSLNFtmb1gh019649D7NVkdroHOj/d+TXwfIUdgq"
-    "AZ9fslRP7X2R1rxNDp1juMNajL0+Ee7gBv8ht7IrlZ6fKM3vUqG0h2a3QExFMjM/5fPNo0CTnxd7+4E6d9YO3cpd2exJ/"
-    "TpQB76MDPQ6t8shVwh/9IaQ7Gu2SF1qHRrXnUGUz9mW12K/fWulHFaQUPeIbB/Vn8ArXUKrhw7prEZTI/r5DAP/On09PS"
-    "437e+HkBmQVLkcSuTPG5nOoFM1ybHALD4Ri2nkKFymz3egj343IDa2TPAPONWuJqTPi7eNdAwwAN/O8E5rXCpW5kOQTT1"
-    "MR86t9lf/oZfmjpcizmQBjUtYPLOw7d542TOvS5Dq6oIaukMZPcUNUtWBKDy6UlfmN0yKc/Dk76ia1ywVM3PXVH+Db+VP"
-    "ArsjoANBdOFET91uLJ3PLJYppl32qXnrLgc9L3a73LzfXFKY63cT1gn4i0GLm9Hkh1CHCQu/3gy4GWfBirpBJKslTbpp5"
-    "iuFhfkfb2OqNOxO9nq40Fu91JNCqxy7psBFoBNm2WYWRHmCX3lZ9XIclPvVOfng5GcFNPzelyFRZCHRWew3tC6v8A9mRT"
-    "xEll3NA35grn4l/dfY1Qh4L00MlCsN3wrUwo90YhzLGMhk7DliIHds9iCJXspaw0sT7AKLeihqAJTZHoTlzKqpeoQiFxI"
-    "t9BltaKI/XQpy3cYwqBqYl9HGNeRXsolCvqALrjf47rH4U584LMsM2VUxDTyuB5c6fuK6mZAdXXv3TEwBoVYTdJpAMJFk"
-    "O2ps5OiLcWmFPhdH/LRnXuJR1Y0VrDvhwfUpPf5B3Xodgibl2aaWgwq5ANGZkeFGoo1QX3dsH0ojdKFrO6WrpDc3fRHZs"
-    "JJBy9g3a/MuisBzoSD+QceqAgPmLM7ny4m+Y1oljrqiOKaDzrk1g6j440JQeyU6yVtmaq2WuvjjNocZ+Qkud7IEGjrz7K"
-    "xcDJboFZk4Weprk3R6PNnqS5LGdnmURiwAr4Ye3NF0ftWtNL+qDrTDOeoAkKtkG56vcy8/H9aEQorXwxOnj17djI49c/P"
-    "z/sjkDAhTw7Pg2NK8f92Izcqv6HARio4Gzfg5Z1nlLPpvLr5pbEZf0fyoIl+qOIcuv3e0XOnj+EOgQr3e88P8eX5sYvHB"
-    "7KJdthM2Y9VizGXvI1wu1KYD3e+lMQtc/gC6Ma7EgTgsr733G4XPwoMp6gDKULOBmi/rds8Pzk5YQzLdhOcjkAWcGdYJ6"
-    "zG+QE1f80+yC0J0uAF/aAwQ1O/qFHMpAtU/BFPEcaugM0TpXkFMIW3nvkcgMQkso8YGkDZqRlemfxY3v19iifzLV7n7bn"
-    "eopQgmlfqtusqnkO3Agcb812fg1vLasMub+IuIphXPB/Dm4bhN83pvIU0ri5GO8TDiDLFIzQOqAcPGFAPfm6jMqejigK/"
-    "slp2inZ+HHMCuxF+5IuKn6xyWH/xYZJPQ9gRr0DqBhSVUKg+xOGUGeYKDw6A++4ORLd3DCQI/gyMrd9OsFMAR6BmhNHcf"
-    "9obDDEpB+5zcNwPDvvQvi8+APqNkt1BMW8wKCaLle/4QEvFkpb6KBGHXkq+FifHMaMET964Mo8+RElinqvlBc4MliiKa3"
-    "1m9eFCXiLToN64jtjcW4bx6N7U4kktxHe5eF2JXyrxTSVy6FMufq7EV0Ck/iVZ/WoRs983HQQ9JVFUePdUzubeGg22BH4"
-    "kc30gZ32jafWoBO6Mytyopd6Dfyl1wCw8h17o+EEzwF85H48ABdnDyFGVsk5Dc7OiA6LgjJxNtQLy7Bg9M2Z4yDDDAwRS"
-    "F/TVv9nkcEqml813TBIR13ME9ZDGkoW7Y5+OuTVqm4WD0exMm+mPZoDWODwyG3udh/DQHeCj768q44igTQVZHXxNOmaMg"
-    "D+njCO6nH6tzw917SIOV3mQiayo8D4umOYCrerxEl5y7XqTFVF9csSKlQwoGV5pgB++zuvnJpVvmdPph0PzQfkdbn9gw/"
-    "ZdLbCX484v6HK5XRVdLrGVWgG/El3KAFavYhNAFQZghidhih+hL8+mltOgSgnmuJ8n6k3fYcCLAwTuLKNVUbCa4IJMxTx"
-    "MJwks93QU93D+IC1UqyBiAj5MQUfsmyJNnP7YAj8s5wewGj2eSsyZINTo6www4R6yHQKxVyJfdxDgO2Tho07V3DE1h3PF"
-    "lZxgDpgjfnuGbzTFOv/zqbGhihvyU2xFaqMB1FNbHH+Dl17B73c5/76uxtqmt54GmPJE5filGnetT/2moS8r68K2J15zH"
-    "JOj3i2nmfyQV9q0xtdYFDguglGdARY8ul4El6oIvZnrzVD1pNHTBz40ZQC8164Q2ric7c84XeawoT4oCzZlvqj9Hb0NHh"
-    "f9IDjLB9poGALI11wa2mHjwXMlLkDsIN8+vxXpmvvcrejHUlv9s9oOpUqhpypyQMrHXAJDpw0O+hyoSN8XqefxKjy/olx"
-    "nBZ5mReb2JLz/DzY7ukuL1KR3SpG1qtHZsbkUvYxycrDu5HSxWRzu2qmzXakj68jqStyQXc7kpjOYhtw/wJD0htZxV9o6"
-    "lRhPOqvz/dZKqVtUkjADKjuna3rIYtWy",
-    "Rh3FeA4o8RQH6obHudnFVzh7o6tu1wFGU8/uTVjp3XY1xVBuvD3HBYbcvcIbJG6ALCTdrqCK1dxfTVXlwopSP+/e0M1iJ"
-    "notxiuLQdQJkSTAz9wHVj2IxU0wEzNUKtL0giBkOSRsbEEUUXvAlVE4TB0lxjf6RAd5BLI2z8/JVCGXsPcwHHWTG7bnDf"
-    "AuAf90PPqFOe9ygv/UqzFAJz5SlCb9EVMwQJOlUN2KIRcvyxspqtC6z0KqJaELW1A5YcdR5EulBqP4LDf9G8XIwkNf4uk"
-    "5/hRTFE7DuDm7bfKOOUMAy19aihC6B6g2loQA2e+8UgB66DzSMWX/Kih6XG8ukVUNU2Noc8/VaTRkXDPP0qe909PT/f1M"
-    "uzAyQsoUZkkFRnzJg73BOrA6bbAWmqG1c0bnIde55vO2RkXUclx/os8zKkSCaQK4quqh2zceAOVIxGFc9GjQHx+rAlN+S"
-    "d8Aah4etPkRuR9a6SY3k1t24xOEBKklgw6zOgouPNwx8KTRJ4WZwmxNNALFTGBWPYmaLbj39Ib7YD6hvEEfbJefcpnnQJ"
-    "4pXT0DkcMgukioMQrkTcEh7qrHWES+lbGvb1pcm6tPEJk3Zog4lShR+5s3VdT6TsScUFIzx5EFz2VYjMr9/QgVXKNSZS1"
-    "1Vj8KUYVSjeFrEHUGo6q3XISUmS1Zq3ERMG+gr7cIMcs4QqdACmxamcCXZEFa2bdkcTc3mEG+FFEHTC+UayTGKZVZEvIs"
-    "t/xoOanzi8cXYQgKsIGZzaWi5EhZA/B+jY7YDZj+YwMlPKFAx4soTut7PEvRk53rW2snqb67iZxf6Ga69kleapwUxuYxM"
-    "MWmzUVmHjZGMMcxhpqrcTcaKVueXXwlYX+Unmm6ClQhBRyE7I+mtKlPAWVlk6SpRDoVsLqXO7/Q/VN42GFYm7p9h463Ee"
-    "5hxWEbM7p51HRa7eC0udVKGXY5bkcHtsLP9IRcL6C1gK4LJvcNwXfGA47RK0Ebka7xMxf4CBWXKWqnm/CScY8Mr0N1QaD"
-    "+Pi68uFlge1liFXEwZ8MY4Lhn6hvdJcWPAPIgdTUmNVZ/4h6Jn+EvXmvWGlNL1aOm8KwpXEQ+M7x85zLda/cni8ZMxEJi"
-    "u2LBS5vRSgq+diwEuhfDM88YpBqXx3fKP03zLe1tyNrDa/IUNBSx2zAtfKVZIwz/e+MaDQWK+S4Gz/I7V07kijeOmK0iE"
-    "NJRovVGfE9ui223dTLYtSNc90fRWQ07IoIdwYomvEw1DL+pMB5I857nY+XYwQ3XzBlFU1EU10E7p8b9el0xF9NBdTU0JK"
-    "z9VqGvKnM7Zc2AjpGnjRn9ZptsiGIyrpGsX0flVQW8l7QEgQovqLHuCuLp6pabTPh/WmuhrF3QoS1oecvtsHwhmZJIlFS"
-    "XMALCHtVqNUPUeOiVbTJgRHq9xCFKR80rfSMTmtA2pzEHWhkFqG+uw4S1Ps+QPvJtTgVCIMX27uDvwLatR0kmsXk3juUL"
-    "5MZQ5tqgyLF5pDlvPnQHINsJ7obutKCLuGhORS7osgu1R8J/4F0ZkPxvunpHkS5YpoJfZ2kd/qCu06ib9fhhi/VUc1jZu"
-    "4MEJH3jLTtGxuSJgTCGtHYS42W39KotnpGYN6YYME6Wyya5NbICxKPzTI2H7IDNvTZWCSWQaelpTHEWCE4xWRldYP9K1L"
-    "aA9NUt9UqkeHdNeZYeDPrjflB204NjkOzOSYwB9vB4TE+BaTXqUA5K9afBRD3qM3BZhIOhdTVSXeyOgqSOc1mZDvSWPZt"
-    "VmAUdzSxg7+dKqGgKxXTtb1/pZUGg5TRT8O1afPUBHjPcMyyaQB97noJKvNpm8wKdKFxhyQC2MAweC2oYFstKJshmj3Ji"
-    "hOlCAHqiw3bMhbfqRTtYJXN0oQJv2ixTgZPYjWhWMYJYnlRh1YQIKVSOZgNZupN88x5tCkSFOjxpPMSaMPMR8j1G55tSu"
-    "8jzssCHDYsahBwy3WnCg25daau+Mt0pRdk5OfL9vbSH04MHuzh9MG1nIYqie8XDQ+Sl/lmEIehIyEqbU7ZmKHlhB5VQLG"
-    "6uwgLUNME5khTFQRYB3nVTGHdo9Mm3CwCF6Q7lIeURe+XDQ4njOy86kKhdpUvqMcbIK6nPtl1jsR3AHaG32mLqUMgsgKn"
-    "LR0Wjp6NwvaxeK6ZkwM+KMHIIUgqugoJmFRzgGflthPdIKJ4pYq5OffbJQ6iC+cTfn6sGZnMV6x/vhMcKSqFDixm5UskG"
-    "ZK2QUXasPFPtTaY++QZVOcy6atqmdpLRDPS8Wl4HVuc4Dhf1Qt/dEzYV0O1X2J1IxGPWUgbKyFvXF49bY+3GPWwBw0s0+"
-    "4ccJQHkcivGFLpz08XKmwGpfAzOWIpMMSPYmmqh5BYybMFa5aKFoSZA0ENCWqKl/dIR0wQ7v6wM2kG5xMxnO5XnFmXmiL"
-    "kEFoIBiCOWg613JS+u6QYVmnhWTLdr5InS+u8S+e+yBm67wdBASTIQIZTAHJPUivHN1iOA5ko0w2hkgVmYtUQy2IS50AH"
-    "iRBKmoXYz3JuNmheQdmZjPKMIjFYQ3RtUQV0jU49MzPb37z08k9Ca1TG+BDibG0fb9aQ2lz9MxSpe1kFiJHJdL8UHojvp"
-    "S7wcxpxdtC9XfIQ2MGovadZSxucZemDyNopQuzHm/ULP5jIGIBoFJYlrryQsX6LFairu4fUQXxt9DfIU1v3oBGNyA+PzM"
-    "gLS5wd0vqcF7Ub8CziTsDNhfvqKo1GydWS/NSflwFCrc3FEUxSQsE0SoR8emjpXqtU9CtRKj4iY806I908gGVCTisqAcK"
-    "VATmcVxEoEOc4h6Tc02DYReaKQqxkxGo/sNRqRl8qeF01KWOTzkEa4v69e1TT4I7/sdlX+s+bSc8hl8kCWTmdkMUWwqgV"
-    "ecYaZGuaK6qc0Eq6KXkmXrdIgOqVWm6aK+nS8rSmwjTt1NltLrk63inDjZChHkbxZgTmvQDFBQ7DbzmAKndc0ZA40ZH6W"
-    "j+aoD5jM8WMIv9NRcwWIEvKUVoFbMLeo/5yaIzK6qzlDE6O5ReqvvTlrz9AuY4civdqpSEf12Xb922Myd5xHPDgcWomK7"
-    "bmI6YcXTMz4BdcjwccZOs8xKDNPnGLqkNWnhBCsfj/1do3mPMwOBifjYTDQGvBVDpwBxgkHCMXTauDjeMszwoxp68/EfC"
-    "m/nwF2Ice7VKFVjPhdlKig4LjeBOixsaDmAMYG3vBVAJPtrxX9i8hQ8l9t+8+qg+aeDkZsKPCzRW6aA67znEzWx6j9DvB"
-    "PGMESonJ8LSIS94EaR5fBJYp8GC+PNKYRSXsUoIkpxqWW1BBF3kodxgbkjjE7hAbMe4gPln04f1e/LPr6dCeOMrhB0qbD"
-    "3rImF7bvXo3WMDSl7LaiMnfcA9dSLnydP6JcKAtLUCUkA6MDTjdnPQqwB2qMKo0OGSmRBlpgSIVt+lgbNsv3ScusFUsK7"
-    "1ak5se/RLJdyzgy22D4Vvqsl67t0cfB9GJOjeFtDX23nbzIFdmMMwppAmDTahVccxyRaaSIMbTO+6OYiK0OdAhfo6r+Wp"
-    "3ZwqQKkCF9QEY5XgqK5jiZMaeP/Va0MGTR0VXxCYXYsQJpqKB4ZA9gfWQ33Q98HAm5+FddDVT7/gcML5RObvGYekqMqj5"
-    "by9CBGFiOSTa1bApYy1lo9SYzu+mUDnH396m2yKPagFnZVV9EbIxvBRporKBad5mgc2EBc6BlALwtUo73+gHVjhdcjKk5"
-    "qTsf2EslVUCfHEVRvIcQthsBNT+yYRpu",
-    "QQv/x8WjCgFe6cJICigCaA2djvoLm5gcTO7VsUADF5qBjiZ5o9gF/I9neT1FX5XAn9Kp+8U9J2a+ZTHAU5+rqV81AoBaA"
-    "0T9TfUsU/WU+QKIaCMvU0ftGR21+2q5qma5xl6hovPmSoeG3SlhGNa7T7zaE/JV4KC+Yw+zADfD8XqRDAMCl7XEF5O7Nn"
-    "iGnYtV4+zETrBCtVgtrZs5Nge+OrLYgvxKe/l4xkQ7BSYAADXYcHaaabkT1qbCpSnWjRSnQoEz/KCz5NT24UxU46G6m1p"
-    "DNwYd1CCHi/wLcMYJQpk9vHHSnB8HSesMKtWsXBbisXd/0wm18OOG64lF1gkTf5QZYOSz9noDaY+7cSMnlN1MdGM8ZzZy"
-    "wHYjqYKwhpfKOgkdXuobo5GVNKeNwUS2dHXAHmOAMaUjEjfBZCa0BzWdQ/fV6SM3+sa4+bmfux0M0qEBouOGbkfmcZHIn"
-    "3/8Gi3hgGbniO2J5Oz0JZrN0Eloic5E/mM24/tAk7+WodGgkGmrcQp+k6M6cH9/xXZIgtoKKpTSyO41H7t0MQlsIdpIlY"
-    "r0KS3y9y5voyvlMyjYIQ/vT8MbvxBvIQxpdPbw4EkMbW/WT8U29GS4FdVVYrRmVGlfk4LT3FLB1wNgbSHUtbMYoLkAqB6"
-    "qRdeWqtRsJFKmLrRzNjnhxZwd9rr2IZSY/BKERmNtrK9r4f6vjV+t4SYw6GIufZcdVX+9e/2M/VQTdkb0N68jeT8vbvkC"
-    "ocsI/RlobKXEi4zanUWPb4y6/xrYovHHot0NfKIO4P0O9pVrqlobyyfKHGKeIm5kREtxC9hb0nUFAQceY9AKI6i+gN3Of"
-    "z/hnvlCVcxiGtTziJxmXIO1gT2Aqgm0SrFl0M84unzAtX+g/c3+xn7o9Z76Tw568k7GXkFxIjlWhJ+HBd8tV5f3K2C4CK"
-    "wjBdaJ3NpdJbK1aAILhGHF/Vyv0atN6xVhlkCW1GCGsaTf0a1oL7ycZiLfMRM8yPd1+PfBYHHnVPcYzbK7TIXjvk0vMAI"
-    "gRf2L8FYtp4KfbiXLdPZ3K7SitO/RBrF7JVsXfOMmAAL1FhDM6wivTqfYKZBIlqR4tQ3d8Yl2qD8VZBMlOII1vBV8HypX"
-    "R9nsmiZ2CM+FbF/nbV+kTZcEy7v6RQa7LYwA4vFOPVfdq/0TfPFYy6mmYxGuSFDpgzCCV3zDugwAQ9aoYB8AzaYACsg3K"
-    "KDHR550FlOSpSSltOkcbILVopfgZvPol1Sc8vcl8HkvcoyhArneYJwq78fcBvwfc10SbxRsoJKu6dShHHxJNwzZcJ3LNl"
-    "v0Do17hCFRhn6gE92CThfYY2bBOm/+GS3IuhgKS6GydXP8WBchf+rkuL/NjR34pctfzhfqzIL+h9EeKDqO67e8MEAKwp1"
-    "P/mXcJgbvhheMCjDjYAH/xU/4zI5+GJWGAsaZIiae9+s85PtJqNeIvmHNgOrt71OXdQKG50AuXTUIz0AE6RMQehOeGmew"
-    "C//n2vynAEMd8tLqSngBnMbXuqi+dfCLfzAUJcmGue5zRz71rFnhydtMtOjTL1uml3xNC+IlZUrS2OrjfZAUFQWYXHV9C"
-    "5OMd+mdzH5EoHp4GIw8dYEy6qtRdGQzpz26yx2ZKciGeidSOHFO2zuueloQeWHbKPsma/7AlvLqc91xF3eb7jFA2qhWYO"
-    "Y4G8j01CoydrTZYTOGFYV2OX4enA4tgy8ytM8RZDx3mDTB1CNEBOzKX5TXdE10X9BfvAMoBqaipAs1MbnCozq0PwSAe1+"
-    "rK4JeRpVEJBO610A40UUgIqRD8xkOYGB4sFuhMzwCk4ZAk0pboAZMo2DvKyuUPAynA/tNre5Ba62f6tXockZUj703sr8C"
-    "GrLEw6/+gdmpm8XEwG9DUQNE30ubqNUHJ72BqFpMq1Y+YrDhblich+6vywFsLnc86J0CrsuNB6hDiggl11aNHzhGecvP8"
-    "eZBr+qE2gPaGD1aziy/7LjUzeo3iGV4rT2NrVaDRqxUhsWBZdk3MC6P7CMsLO9Gy/mv9CmIbHmALo3AqZMb4dsc5Kez3j"
-    "G6HQ7FsRj0p41xytP0PCz9p2ngma9i2BeHfXECyB6eBs/hDZ6fDe1i5yHahjQeiNnB4Oio7z/lv9i6ZTXeZOMxH8SwWk/"
-    "jM+pe25rc2mBfAUcDuXy/0zseEZX90EM3FpHAZCZIJ5MzPXNHfUBynAX9XgQgTSiK4X+TzpHIO6f2PbXLovGIRykJWdqO"
-    "S2Yd/BK6fkp3W9AF5KhSG/SOm/t1Tb6uXejDZqGdRfp2ka8KvJj6NdA4+5LdPW3VumeZin+TP44YTSTn0rrNJf+DK3ZXd"
-    "0FpLtlN+ZLde5P07y56wy4EciUJ8gHo4Vfa99qu1yJqNVhpgz/O8zXQz0rL1HaqwJh/xO4kZ+Ehmpdh5XSFFedZLjCMV6"
-    "+OFurHS3t3Iu3d+2uM+IHXRlhX7mIXyh77HgJ3QWeO7/j7q2gBI91onU81rSRR4K4R5e5Le8nFDvpaepgN+kE/977fvs3"
-    "XngjMIbJd84F8b2b8slW9enAjNSlhxr8d61j8rpv17nw75R5S7neNJqXE9L84o8PxHEG9EnaGzA8ymnJ7kHs1slCX1Xiz"
-    "V4Hq1TmsFFog4QXCqPSvPQ+6BFByR9bSNm722VQHGW3SXtET5L7vpq2JWy6A21fPAMyxzOCdrwvmdtq3FtNF49YahXb3K"
-    "3UpadPD27mUeNfK+QKnoMSLCmid9RXFVJ25vbtsbu8u1e3dAEy0UemollBGSQqf7RuwLb5zXmwge46r25hbAF5XcfMRoa"
-    "NJbDGOAjSsaeIwqnkVcZNWqjQ6MT97/vAQnz3XkcS0wuQ94j8s3aFVGeJZSZv2Zgfx1mKJeTjretiAKqY/PE1GOcYGnHe"
-    "Sp1srbMkdRlt1BwxOW1lV86HItyDJUcyHwUnQThqOj/r9YECTQun/ehrBtKiXfz+NRoQ7yd/6G1Rn5QqcfP2A4lTa4Nlm"
-    "wnzLrMT3AV7LbTilYkgGKEqwzb0bVrmrmWg924DjaaINba6EAXtKk3cL7x1qBTHiDPznHxxhYIT19tXpyFbSZiPRq5F55"
-    "NZlJjCXIEHU6cLl4It/cIn6S2AYWMehArpmHDHWvoyhUP45dA0Jeegop+nEOE0rf+qrtZiTkx5ykSZUkxXZjS9VY048M+"
-    "9fEa874rOFkrnCujM4EjN4A9qCTjRHo7iTnjfhDbvPUb1scnfT7uDIF7NOxnm4SspkKulmlCdSjHiteeLwIz1mqCRRbqW"
-    "4WrF47q8Xd8Kx0mac5ms5qpahCiFFM27G3BevOUiT9gxuyXJSfBmeDkUqQ1j323DFFwI/F3xxuxKM0YDyurAk4+vC8ku+"
-    "Nfq4OsRzkFw2Fy3d9qhCtNwHIekW2uloS4OnX3aGhBmA1czFrcDMLGn44g5VCi3LT9++SJVPoS4xU4FVRk+/ROeADQnil"
-    "tmDptatGm43arjV99W3gqwYQfkrGIDO4iNvlwPjluZXAPIAIJXVUm6pMTjLVtsrHbLhQ43BHMgVp6m8NHGpgTewVS55Ly"
-    "pj2Ho/oV0jdxyDyR3CeJ/pdj2/hd3vW9Y5lmhCjfZuzLks2xNaKAJExQGKemZYYeOIk6XXIHqbsyUKWH5WPx2OrchYeAC"
-    "qoPMnaV2+1PmyO+jmB3jwGGUgVn8JWMeOnbVlHZBjCZSXGRXi9UNMLzf1UXgDu6cWHpa2qx6/xG/AIy4gU8SSTa3mHNeQ"
-    "/cvhAWePzIcosJ/Jia/tjOzMPZnVnlbc",
-    "KZXxtLHdaGzF1VxR/PPoLKx53Pv7SjxAd3YNrT/RJSSoQCus58mRQAfkKz0xgl0n9vdvTAqOHdWsOCuqXnSiR0kaJBGoD"
-    "X9se5q8rXnT4FjhVI/aysBC2Hq5SGn6lNANlV80/ENb76cUgmrZEFBNmgET3FXoXYW2T7eKulNGBuV2Y03/VZsrtKC5AR"
-    "pORyHF2h5Kbo6G6UyvwZy4c5UcCyKrj6aayPvCbxz2AdP3gQfpm9sxEatmdMPphAISN7fCXPEddDSeDGf5ijzSLJC03Be"
-    "B+KRnpX2ieBO+49HT4V93IEGMlcd4gxStfCTobA5R5NU4PS9asYFu0Ao3G3utE6z3aH5iEYj3vh94uDGotOnqDVJL6+09"
-    "Dh4E6mLcaiCg+QAODSoxml7KfUWXSiXhe+r6OWnR2Fl9bqszDbiuOCjApHsquqfTTY2GoR9s808SbtF4nyifTjTeIp9YX"
-    "jj9yo1vmR7jtBbK5LtU19JCpQVqXKJuNSmnZ3RJE5o4RS3opkxj3pQBiO5FkajvRFgiDA+Rd1DDIABtDR5ViUddlOC/7H"
-    "Kr42Fw6luTHnU++dX+dhoM/WY72BqBmy08icNm1KDGXoQKiahUdTIa8c3LFOK59QWBrTrjbdg9fnioztXe7ejQXRuoQbY"
-    "oncKPm1PCJKsQhxRa45lGX6T/zsd6aEELdTSaf6P2b/DAoWj34kOPookIuUl3TWCkSSTeeRWsCY+tMxS3hq1WN4bTiULk"
-    "q+RDtHweDKZmvPQZWFCDm1oJO3HU7dYCGV3YUDTqJa0JG3qKMhwc+YRISPnpnvT7sFDva6FURchOfI8OGxQRXK3VCcbNA"
-    "t60T71jpallW12NCkN3RkUnrBoWXQFIQWsfneUd7bIzPgQh57nPO3tk66nu8Jp03TDgKbfkaDH2RlGfj+DzEUbxVpXu7/"
-    "OH85MN3ReNiLJsDAlYg2ZG7zYMR9i0P0OTkLugpYW7VfbLpIhj2+FMe1Tpg2zyC7k7D7lB9DW5O9M8BlpTbfCD4+7padB"
-    "iAmF/ZZZ5IOoWaHflGxd8FV7sn3nZGMiEHzz3x3GggsUqy07AtGnYPd28iDgnXEgai7Mh+y1HDa5LQ/jCtD6jeywINAI1"
-    "n/gtld3n+gEwFZmlRGjhruKhhAO8RalVA5YNFOvAJelHs7ZiMhSH0ybANKyaunpgcNJH6tPeTbHaTSJpyBRXx5ts1gURI"
-    "FIj299PziIQ6AfPADSSzuwcXrrPHx6Ss7LzHG9DCyHR3gSxSGhkxy2s+PMOzfWtQNtPLaaUbQXDQcG9eXo0KvSC4+GZ4h"
-    "CIwBi5sdgQcMywCpZ0YB58E63G6IeBx58pfrMwsDMPZ4rRpM/EZBaNBMBRAWc8u+r7+M6bYwA/gA2+9oVig7fDSbaC9ie"
-    "ASDCkfRaSS2djc2NgNmEfOtPwWVj61iWXo40L0jIvaoll2rplYocTEtzr6c7STORNuRkRORevyoEM1/K6KO+FcxvlGMI/"
-    "cOMiw5D1GA0dOJqevjvSAOB/pae7LtqrigErRz+imFTrOfoKXsxAA4SRmDSP+/uvpRd33ADwbKoXb2bdE68eBT63A3d/2"
-    "xKuVi/Ksrh9C8gEmSd6+ZHOzgbrCcVPIisCqTXpXwA+XkgTzvZ71K7s9Unhqs0DjMoibx2/gEiEiiGtYhoPAFX30SwbIP"
-    "dWK/M79dNKHwGbiIpFw0Ax7wRymzn3rJ/mB0d82kmPMFi0+SQtAGAC5Pps9T52eGWQJOWqkXq3ZujJBsp+V1shYwgDsxx"
-    "aty5QyduXcrSO0RVuzJichfeIVY2QvvRc1jOhJii6YBdt4PKLTAZutFgAZNO5PUXMssxjrPtjgJNQd985qOhycIP0HFxV"
-    "umSLiJ2DbB7dMsOj5y8ySiiN9aY9d+2P2qeqt2LFvQOJRaGjADAsohS8TniH8oUPYUEqwTWlIOGbVOk1BnXUiWu2WKK7I"
-    "miD3friG2qXlHaBvnFSE70xLPB7idTSJ5eWgICQddff1+TZ/m2x1tNbhK+9j9+CkMmH+b+ZS0/xUgy2e/rI9yAoxU+D9l"
-    "VCZ3BC53OmIGxIpalSOc6bMu2MCFX+yGRvqJgqaJh/T7sYqWsF4Af+rihMXjBb41Bj1kgSLmLzVYJElA/Is6z9YY+/aGW"
-    "HuhqBojeyqnKZkS2sKyIP8fDxqzf64ic6bDf1s9C+l1nsL+w/XeilKuRcyPpWytwxrrHEWlloV1sLUknA+oN2ODd1hUM6"
-    "VjW/fIXfGZMy6F/qPKXJM8SQcTYWxkB7OpuaySbmwpguRWnehUtPeDtKleawc8jUY9OS0V9/7Hht+8qPggCplQiVkLc+X"
-    "jhX0R68LdO6ljleU+YH33jb0Y6Eq1Pwuge6uULfwIBuf4C1FMWQ4eC5uJbhcCjeyPC5+D5cVZJJDOJsigOI93iT0vOFrf"
-    "T8sOWH2/LykOiyUaGzSuM9dC23/BsxE7s4qqC12sOxMt45JgXNp8l5Ag9cRn7e6YiqE76RI4xFE2KEnDCW+vC+nnDl8KH"
-    "zRtru1y9sbe33dBENezOzASVhH7xtPiQ7FqM/MNsQ3eMX1aTm6oWl1H7aA2EOGD8y2FZnGz8VixEHI+DwR/+vs29tb9tI"
-    "uvw+v4LCej1A2KJF5zqQKT6+JkosOWM5dmIOV4JIUIRFAgwByVYk/ve3TlV1o0FSO9n9YAsEGkCju7q6rqfoVlO0ScQYw"
-    "RglD/EAa3mAyg11j3EM0JSHA69PhrsYP5FDGeDgDdLxYCfxWkhpcplPttm840aIER7UV4YwbZZr9mL1sxhG0tm4xta52h"
-    "T6AXUt8EFofSIdQZKm7xI5aaTiVm6enSVYUAycC3bZ7j6p1qih704M6LKSQyxDg40ye9LLkeTG5w9Ir2vYrGe9Nzo00oA"
-    "GyIzsuWy3S7/3mzqzCP4Hc46cdcqcyrkiU852X6Xw073R8epGzpkXvrHKXT+QbkNOpSMSnNo2SW9/Te2bmDeqK0Lh+zWc"
-    "p+1/mRn9G7X/1bRkvyk2Rfs3QEVm6YWhr5CEzYmBWMd9xfUcVPx3MBkColrstcSG31Y2RVToYzLULCpOeYn6ErgRO2tv1"
-    "eFsJzxGTYoTKK3IwxL5CbYh25ch7Laznpc1PmJL4u2Mi3DUYz5jDNKrpa88Q0cqSfH6bEbp7uPIPkgyFPazJ4nLGhpkwy"
-    "ccj1JXfvUsq4Wpm2GnFeuqp4xJk5SzGtBAVF8Q1nh3ctDr0lPDqGFWQRk7v6sT6qh7I92EMSBdk/tt8JDH3zlF31kuMNr"
-    "Z0MtZQ8vdH+A0+4a42ojpK2u31zOjpz6u+gSGSHRnn8t3yigSp7xkRb5No0c/pn36227HIb5j1rv9Ek/N57hrpHV8ucJ+"
-    "76bxBOrCtI2wpXYXAAQjX5J9t2HOeYNC5PVwl3a4I8aRIJL+ugao4NEuZbRxXcxqX0f766YsjJJvUHrsjF084AVGuPRY8"
-    "nA3p43LA5YvzGNMwL1mqZ/WonLecJyibglFr2rXm0LN0w3z81z5OdwKwsl3u+ztfjJHgtuTnD+bGNKTPSgYuWXMNKXKmX"
-    "a7jvdPAHSiw54bNlGUsnqSoTuiNe0Er+UT7yyn+jNtL4dPevIImrn+krZxb86qZuYc8pYRymxy3xOGGNlUsyulAkP6NQ0"
-    "KNnVJkKRhuQmrwfeuL4NBML5aqibBvrSqHyQVaiPTm0Q5L9LmoyPIPpqGjVqMesiN6YOdy48ejZeiqAQCwX+m/4YGr/9m"
-    "GHmNJMMsMH9Vcqn9Sf7S5ua1YoEyy7mO",
-    "ERvu5FHfNh+VEmNJTSuZVMBk/iIN2lB426j0Ww2+G0YR6g7yh9RfLDfq9/4lqDnsLOPGjDP8l46CnpM9wNU2s7IOXasGP"
-    "wzRGeK2C5ThuAhxJhpu5J14MXHV/ZQsWz4r3Lnb+HsppzbUtTJaUFiZgu+LcywF3kOTpYVinQ6tp1mTBtUXHDbBKrVe2q"
-    "0tRCb56lsEVhi91PYu1cuX2jANRl99TQq4WyyeoIYwOV5XvASH+8t6lQI60VuzGa27XRsGDKkw2yVB7FXKyR2lt9vJVL9"
-    "j+Bi1qAJ6hDNyZsBs8S0gq7dYbPBd5fZTIpOr09VaTxtd3N3GUahvxu+D4dd7s/uyIXC/0XndrzqcW8yRTnzUQ161posL"
-    "sjbvMIpXbQG9LFqO8IxyuGsPiyGCG0Et5RC93ZUfBf+Ar4JfUktt9kH2jiS/7BVRjen0xhdA+9KuPic3tCFz6HNd0d7S7"
-    "95Bz0YIX1X2Qwe/0ohDhiYuSgtmZ88brGW+bbCAxLHeAayRfs7Z82ks7HuHZMgSLLs86KmE3pAji3oPc3tlrktdBR5SDO"
-    "wRWLb/gzq7Xxz0XMOHD6+AMNLo/vOiyaedZavzQ9zpftswmzkjW4AIqd2qDqRqNnkrXoklYGw2m7xESF4QvSx8O9puN+5"
-    "ua6uGOur3bve+1/2GCNDG5Ec0Kfe3f4GCd1vu6P73uNrXazY13dGRRO1zv3y4/8ZGXSk2vliOyr4NW+XiRWWfVvQbA+Fm"
-    "y4KMwSLrd3/ayN3VdSlmu3zdcPn/b5J7l8052p9hqDhFHUzqF6B2oVyABRBFnbNOi6ez9TmZXZaSgyLAMFUhB53AjM9nd"
-    "aU9L6l3bXlAmszh1hD2TQfg//oT8P6Gz7Q3L0SrDXvfG8/eJ8MU5waMMT4tEEzpmx42LX1NTqILzu9r/IIjOddMfm9qc5"
-    "1npkrcD8DpKDs2wo3j31ZwABbNvBDVE3PR+yVJ5Bf+Jo66jXf2jBgVXxdqMaxSthg+J6UiWVhbIy0aok8cR/Z1M2D31Rt"
-    "Bb7aqNzoLSYP8634AlqtTeZmmi7KVVWULOf0tD0F2n42ubEBqQarQpkhSqlCHdpJVHSb0rIeaniz6owywtXMxQbzRGhA7"
-    "emCyv1ObVRurW8DmXNpWcTBJZiggKjGJwdt03EJBc4P/YeDTquZOwnWd6JraymgNWaR4JWLZEmMjm+A2FsOqBaM7X2maE"
-    "oyVvVCm9cHtcnXmG8Z+Tnu3MMLEA6BdmFRyYrhA3uMftLaixX0cfDE/0zbCFbnjwWGFX4I3PPg0FPDgQSHPaMAiaT01lJ"
-    "AyJOUtqdlFOlyZn9Le470986zodb8xxw4BZtahqZolXCo5RQGe/GqeLrMRCnyTMucSnTcLBPaPi44W2OQ2cbpbeXUrtng"
-    "ILSptyuLPiGuOw3+JzPMEBeRHDvVuxAWL4EVUICvr5bNp+Waqh5M68ykco7hwOI36ONzFUZz3Z0A/GUcx/UUNCK75vGP3"
-    "Xpe/qhLM0qs5PmTId5WLqXc7o87VwrXrIGR3ifK4NW73PqAyBE7M+t6opzM56nQ6IwEprmFXBXNgEm15qvuszIO83gLpo"
-    "whyEk3+czqQJGIBcuPCHX39C6iUQnB46KsE9Ap/cD4hRc8CXiXURgzS+PwFMXOYqdjbgheNwOKqsbP117nfXCa9H1S0In"
-    "O7GrOVmfUPgbzHZaXwNKQZ1AhUiOXJi4cPR+tFgnCaTfLYynJOsGcMKUaZEBa6oIZEiZBSep3va0lfW5ru4+irbqfbDpb"
-    "pnB+FdU9fuvm2EmUM6darkjoPdiv1ibB8qD1CCsONDvLVgKtKbKtjJJdN+SjXKlFfcS3G/w3vpldR4ktqpzTtpRp4fWSO"
-    "adMyh8O6Ipqrp8WjeiQFR44NPTku05U5rOMtjnoHRx3wZgjc7BU5xhn04bhWR70TgB3Yr+mpFpX5SToGR26WpX4jqXONy"
-    "vM6SmnnKpcSaFydCxnhtLZK043q7fKWAY8qwwGb8U+pFImXIOiCoeGNfAptJisfehQ4wcUEUq/1VjG8HgeClNXd3YBI7H"
-    "aFVXvkRdjOw2xw1OFxG3K92VEvlAEW55VHykeY2D4Rr/RGxxonHz6klSVjMESWbONXSI9SQAV5gnd1T64eI2zDf22ZSv0"
-    "ynvBD8xJnR3Tgj/9z4u3P15YXIhJfpv0jLofJLzsOD4G1E1n8K2GwPjHwFIrKSb+JuoBEa5gCiF8C75aYKUbivBjfBDD4"
-    "4cekgJvHXONHcVUtrvDrRGn0SIZuSkMnxl14vmi2XoQ61Lzd/1SFR1E9uE0+wZtVwBgJkXkOmYHBE0hY0Frgt4XE9LZ7P"
-    "6VffWs+pCyFvXVJbdOq1/zO5kAZ2uHpdPiWWewRfelbzog6ohv5G2hZhMfMAe/ujnkwqJXq4Gf/OENdjdfFZ1sDnd7MS+"
-    "bIw+Yu9PWNNOXU+YGOBGmlRP6IAg8c9xjTzW0Bf1Afduxj7u7omX8w7ujOEXUXUNSsXv/BGRZl2jt2QSM6NjKr9JRD7Ax"
-    "/IP+RWh5SQxVHXqa9QxRUte+AKxCQFi2uGNb654PbC/cZ5htSFv95Ftsm7H4+cpgUFzS3vAvAGbU6M0Seh1wORF/1vuqd"
-    "wcv4PO07TnzoOhofQmgSh3YSrR7cvkxXZ/vPaGteTz+hFULd5kL21ZIdy9W4IyXLaGBnQO6Irdi0ordy+b5GvsUgfJne3"
-    "R0+ScACVb76KaVxfV+Zw4NntNsErKSwREvK0kxVGIjKJPveW7gThhnzfC3ZXD3lh096+qnYOMB2aVb+wAqNADpyScMF9m"
-    "ivzGSiJ7QxzkhmXDILo6dPwuAdYLIDQ40+hMfmD6bMNkYV96AYMobFN+FgmZnjiNYL+GfvuC6lVLBYQb+P+jtyVZfhjl0"
-    "mtIdooyOBGyx7f+bMHc5v7u6YRxi5E8Ymkqcl9NFaaWiTAlRZyq84GRwOt4nzeHygT+kHtHBGKScm0VabuOMo5tulbvrW"
-    "J9A0Mw+QxfVnBcaU5eBLRstMSlHpwDDEjqL3B694KtfVXjnLmFLsGuEHxcp2ZPZ7f1rQngYjsBRNXEn6A0CaUvW+znnxZ"
-    "ZsCvkwvNnVveTWXpGQiFFqfsuVWiZ+WwwnYs6Up5nNCU5eR1VyEZT7nUm2W31jMGZY8P7gSlT9WusPLk5hVMyIURhjAsC"
-    "h9qpIZkdWPsDVeLfo73fjHqkk4kYvOcEvsh35TlfqzMtcqSValR6+HWzyM9femtkQFCbsZS0aRRCuhOEEOLmmPiEx39mw"
-    "1TkAUi0fc8wYusa1w4MUPuqck/TBRIgs5iBQBosQd2SgfJr0G0+G3bOU6rgfMmZfbqD79QreMPS12Zyfhtj6nSvrSvZdB"
-    "bPu5shtmUBUXF7PUEo17ntN3G8SEHsH/sKqD0Dp/XqXLmxO2Y0C963AFykK81M+n2WwcIfGQC70uBfYR0OUydC/rVKJBa"
-    "mTOgVl/EaJUWWTyoTnmlLfQAlINiPMBTB8A5jnQD4dm8M78NewNjmlMVGw0OGY1Fu6Y98iFg4pKyqZ5QMoxhH7+Mcp7g+"
-    "AEMJD23YJWqRCStqFhzSb2rnH8HNSMWFAkFTSIWtQIlCQjDl6n5mVFfRPANsUdEyBBavuSi4AL9lnwLgGrOpHCQKm55ae"
-    "n+uCK6+YNSLZc+WLAx5rEnaKjwQYhjA5f2JWGusXoMCBxZNgvqnrcVfSHoe2l1lNbK6+Wr5VS08RiRl2q91QPepwazm0l"
-    "hkEyjHY/AC+xd5ANlsOIYf7Oa5AxNsED",
-    "3IzWCc1qQrM6KOHBHppXJMaLtTBW+8DHsIFiTDcNBnbMdAYBHSqaWV9YX5yLCfRWVDzM54SRndGQr+hEymNkwN1FmsV3Y"
-    "fBTOhubFotkZcb1OlGVJzDvo/pq+qW+KumZ9Jlh8AIOwOa9Ym6hA3UOBjxSqEUPk9YV10dV6uVHJNcXLdt04166qM3mUh"
-    "d0vQFOa4Pky9YGdJq/41ffwWiD3nAjzLfoZvOPdtr2sNrWyOtd8mV7E3n9gAaK4zQbF3UyrxkDTuxWg+CtOlvtIEkrdcH"
-    "WzRrrOsfazXVdP0iHQ3PrgZDDegr1sEFcDgszlxJM/Q0qiLdMLqQXkBi2yJhLJSo6qoairLhmpkfQCqgotXJA0OAZoY4G"
-    "zxIf8AS9FvpxKIlQjJSzGdqvxZqmE1nPIFHVM3UwO0/zrWs+CH6dJblQhLBPo9UfaS9g23RUj+l7bAb5yCfi9cZ9/LrWd"
-    "rox3zKmML2uHnd8ro66flY9YoLrmzOuL/UQQms8CACqi6jGpMXM9AIO4+bg3eJBsT888t10s4BJro0CsSJE1AtcoJuQiQ"
-    "DYgbO8suXSPTK64HKTTEgdy4gjwfCrWpc5UqQD5d6NvYEJib4R2wKGfNQgznEOH8LahqPn2b02dCukyemKnJEnDrp9d9w"
-    "ObARvwMNYAJfeFloyt5b5AREX9wxt/bULuIg8JURY3+uao50qfWwhOlpuYolSg5VRBrqs0PHnV/OrWVIp9/MaXC2Ga/Tq"
-    "3uGGgL/ASn9dFmUef/eNBiqgVIxX7m7F1P4UBFDahdKg9nd6VchDGrhXulY0Mj8ybpY9U7OLrErvpVsBReZJjiS2Mv61M"
-    "MJQ4+DZjQ1FR4A5oleCTdIWimHaFjoUmh74RO3PxdDIx8buW93n0U1SszO554NpgyVmRbeiIDXdiV/1XTg51mrV9gZZL1"
-    "qm1eNg/wU5WRbTcTJPmwspr0sjOtBd+mKYFZlZGGKFNGHPZHosd6I9dyt/pJOAZcEpKGqBEqUnGvxO4iSRx1vUOE/zET9"
-    "0mU5KbvorvG6NPeWGV/qCEf609OKQxDmSGvGuE+kvCNoePUgjubJMEy7YrQc4T8xkxiyv8YK8M8HZyN+1EHKNoPWNpufF"
-    "MvdbAn+zyQwWouZyEe27u3noztDmxfOJdBy43Ui3ZvebDh4tpZoz6yS2LLcUWtdJKCbxzb3TDbOpkP2Lmux1XHmVJNWKM"
-    "xJq6rkVVJKsuCrV1HGSnc+oxw0FZr4O3M2B6acYpah/Jkxe/IOkQKctR/AawI52rQe3c/8Z/iNWvCKJK7XAw3mgOq0PeF"
-    "xWyk9usG3o0AI3JcS5L2DpmXfO4uC4kHd+TsoWKW2mVRa4Vqb8Ejgzz70+N18c7HtF2L1vNrbgvK3PKJtQiYC2B2HZ159"
-    "xXqOaJ72y/yCsT1idd83aDz/v+zzMohUgpRlWswfKh8bvPCgfEV5qBkT751X4GjWcq/BlJX+2rMZoy8Ldsm34ookS+ybP"
-    "5e/XqYQtTRZHgyyZuujLSkB74Vv7t7YeQKbaGBEf4l2JgC1YXntOw7bUYVt2LpbF1aK0FKyg2W9hHkiQZ+KxcZI2jHqyQ"
-    "Rf6zZaZH9NUQn4E9yRGfiul6fKVKcwtdze2A6LSiX45M9eVmdOtyWUtkHglPS1B2CZSjAWUMd9yjadPQNngs1A+kUEQZk"
-    "VsXdpwV1TeSHofAfxhBjS/R/JUegrMM9idbwBglbsa6kvdetfVl63su0l/RShyEnVoLw6eY19cbWkD7qdteNxaONFKMG7"
-    "mPpH5fjYNAwGrGFEYvIKlAjsd/p7m1n5gL79O+CoiFfiio0s71J7Tv4QDMVmwsYPd+2JRZos1SSfsdxAeNU/GaQvBQZ+n"
-    "KcdrehxIqKcDp36yMrKLbNKDnXG9DjLAqgUVeqsW61/5dKSTuXV/uk/l+H9bwxvqRS04SS+3bSe5rWusC+hN3iponS9b7"
-    "h5dN6hArLAHz2yp+NIKGStePcmIn7VVOrHXovUBeTpS3hOgr8H9g/ETK/0eJW/oWiwwzzMmGP4bqcRxxaEmEDf4qB4Y2y"
-    "s7MvKOxj5bd5xYTo6VBsviFh2ST9uverUs5iy/FXOVjgrW2qVLR2j63xYqL+hFpg35oG7Z4jNje2l86u6rVwheIuKuPsa"
-    "ffaheNverYeBxZSTpQ/yV+LSyhgH+nudemrKduVphaXzFOoGyiC/pq9bX1X0s+yM0IzXX22eUIguWDhCe8fMg50eRWLlO"
-    "bTYzj7NYMIg5zBfeRNcpgDoK+JyrhSwiW21n0ywgF3hS6UPeacx1kI2DrboOn3wlAr0K9htaD3fWVwuEkl+pxC+XRf6vu"
-    "68dcZ13d2PZ/egieJzhr8Mvjx4+3LGfIuKKM6tAPJU2UX8wjAcb/UYYpNctTxGhK8PaCjrJt1fVHDSU1oZ26bSlpgZoX9"
-    "xQerj0nSsFIC67DN0nyYILPEvB5OhgzwlYqgre2i7GQShtgpUtwZuBfEzdwbj5tFUUbS1g448kF5MY1kVNamFnXyqJAiF"
-    "XiobODEt5M6nbI63AY0jWo97ZOj485TE0X6l/IBWYoX2zgyfzz+UcnlLXq7YuFnSzRpscrhfKLKKN5G8Uy+lleAtTxgiL"
-    "bYS6JBpGEvU/hLhsELrl6pW4FGEvBMNSnqPsyHwAthpqn/jVRLoWrGNvvXt/5rbGbN2e3T9aPAWT7j3pUWIylJFftnvSY"
-    "EsVz181yNYmKQDz29kznjzup751I/6ShoOtu89AJKM1/XlejK9m8Dl7P+rqH52v/vPoEQp+tIP23heUY80VGxFsSx1G3e"
-    "/YIHqPqWdjjzu1LpatvOf/Yl6JxO3GNDY0+GrLWbgqLQNhtDms2reu+DmDpGoM1GkwrH16645TBgVGScJCqtNYnwTuhMj"
-    "KcKphQn/6/D9MSqQAY/ZQuyRq/8KnTRHBwESvUtJ+n9fFw/q1lyc++8dZ2xYhq3nS240YusryDq5eK9Hj77HUauS9ungM"
-    "0UXZJAr2JP1dKe39Ns0KiUlNlYqHvHZ3Nfdm/eyx4+y/h5tFU4SReHwOmzqx7d95sKT2Nkww3jb7nXBJ8Wg5e2MLVU9af"
-    "qG0F2vB6RCGxBZjUFw+74iULBk/7K5twEy07G8XETZ3guauu6ZtrZNZV59aqlSkoJF8w4sGWfVyEN1rlvobFii0Ym8gzN"
-    "j+pPDXyaSEoChnHEudccxOku2QFR+Kg72+p298CgtE57K20VQqgo1qTx82KBWbQu8DnQXDrXHGij6ARIp4zzJPYqx7xCy"
-    "Fie7PnqQu7b1iDMmDPZfK6mHb4VX7AssOcL6Zmfa6j/QZY/eM/bEPrjdpp4Ox1gv/KkF8GO0D7ufzXuPq23pLGH01+urk"
-    "UXj91XVk6L9HfOK5ePrfHkwVD2vae2smveuVrdk4eTRywbbX9HmzJ+P9Wd2d5tsfXe5r/EP1JO8Plu1rk5kTc0kCzdJk9"
-    "OvSnJBYeN3unazQIszavUuT7/Yuozhc4rjCsU39Lz3MvbWMOFFkJOAkgnfc1sIOb0WC8HbCwk7bHgNOc/FCcbn0EYkFXg"
-    "XbSKErn7T5yq1QJG8yQW656e4uoAWUXFwgQuB3ez+dxd+W84AEHjIXszvuDQQkv+ZrIqd3XWdLBiWVL9Rzux+A6+oeUSv"
-    "aTGFaHFi9vOr5DkR5DNq0Tuoeabx7KTGtAQdC0cLxKun9siVghBdHLjkXmZdqkg4g5yw7I8Q3kLw2dIaQjMaJlEuUBylK"
-    "ekkYDBCcM0TVLclu5rJo4yqUekMz+jD1",
-    "EM3Ec7CibcrG3CQLUn4luAfrNzCS9pI4FHF0KmvmQQGFJKtrXd/62EXGpSvZ4wbC0W8LZNwO+IEojbf2kbRKRoPRxqdG7"
-    "dlwfwdF5Ce0s2abMNNuTKrknINOgZI2qX/t0Q8FOuLEGytE1SFgAy02PTTj2gQy5XVvLnuDL+HU0tBFao8fwVx/XafK1M"
-    "NItEqasQufGiNXbE8Dcc8e3E4lYuofD25/ds9dnTUDYaQNJ1Ve+i4zM2I4vMnB4z2OLTwPzFRLudJYXvKSPSG2qq2+k1Z"
-    "SJ+wEMUjNPfZaor7NLTIy4+xRbsO7kXkUzx6V7rekHI28FlrrZVI3InqfCvkxYMIAHzeMp0J2Dx9er8ee024HvG9r0Dqq"
-    "wmszjdgl64G0bSSRrelKDMAli/rhw/ASOAPCVSJdsXd3clJ8a/asy/ac8JzPw/EaZ5iHk+aZ++CmBLI0R/k9xjaBlkGde"
-    "lDfz+5juTCGXDJmZkd6qXTUuv2czqE0FclKdXHLGX5JRlewXrPNim2jKcowSQwgOpW5FDBeC7TqEOxn2Der8GV4xULc0I"
-    "LGJjVWBupD184NbfMXCIMiupw0OLoEHfYm/Hw/hmgU1ngTNA8MFY0i4l55o7u7bvr1/qxejoCO7R1c/52sKpR9Wu/p4AR"
-    "o7g6VF0Y8OxHZPD3NweYb/h8krpdrk90Opw4wj8a3lVRSxmqKSzeSs400OtrhXZV1WqMOLLW0ADAQ8/ft3v+ByO0an6bb"
-    "DZDsaWOY0DY+NmMukfRN97v4628fS2hiWiUZohAx8VfzecJYS09LDlJAsGXEMuWa85NfwBYmZ4KvfZ6DdcGy7o55P9x0t"
-    "NeXH10OiUVbaVJGi+VJOE3YPrkm4kdO7FgL5RxFW3LW8toHn8WK7q+sTVmYuFA4vnLGyM9JBHJrAM39VKyjOCySUVbdmA"
-    "HHgg17jPBCWjynHafEWjpXuRpAkXINIr/BdnwDiNV0NoksFdSA5rX+H0sbrRF+lCw8hf9aCgvy2ufYShK6r6WWdLhkO4f"
-    "9HaFOetsTr659E8Ne5GVzYcMcarjcNSQ/iGc8IdcqgZwg/ife2bn2ZCSP4pTpyQo7UQnJXgS4s1vV3yPJBKYROfF95BMu"
-    "bdUYICusuUFKSKDK/IZx3Wh/BKFq5gtVtBtmOu2736/ULI8RO9OvGak8dbFMbwKX+jkG6qYYssye8WCs94RJjzdeFGR5i"
-    "9uXVlIbN59sJgfj9XucKKq3THbXb1KiqpMpWPnRrUErJMyQujshmUoddYzOY3kTAAhGUgANKSv4mYNtnBdXy1oanW5+z3"
-    "iZXadLRvL8F0zluSx96eh0rZuXm/fXb7E3Xa7dtD4WbpHYGwq9YYokjM07sLrWxWI+Ry3vGRq2EFJj/Rz6Du+1cWGrvv/"
-    "JZd2xHu3q1vQMxCSsVR1wjOHHNTmixtynHSVdXmOplb0/C2QHsnqqKK0jLwtLtVWQmZ/SVZjcqG3QroMSKQ7LHnHmBXG3"
-    "AIHGA/XYmLLGKWGTY3dImots7mCHUnzWypPZ/GItRnogSWnonM1AHdXSoutkxBLh0jWxGB3UACgd0dATK0nByguBtMQiq"
-    "3nYSIujcmUOIAzrw5/09u7uRi5XiaeV5PNkHV590iOhTkEVnfwrvV3FLQjAIycAr4C1uD/RPESpU6hXHyVO6rQdSFBEDn"
-    "VStP158YU2LtJZegHSfiAtWblyEq3cFwGXf0jftKwrslH30nknaI/8LmrvJtyv/XGjUzXAxSPUrXNdmzwBMrF77diauEh"
-    "HAhGwUsiEhoRy7JnToqzsChYykWxCJZTVuvkoUwDJWXrBeDmbhKDgi3bQGb3Syf/6eTr8NJLE3ZDVOlJvlJqMjPyOtCEU"
-    "/JqmPKIKeSyb2JkYRu+Ns8FoyPdPkGHgGYXe+xXq/IVTJzSzjbl/dliVirUKQxNxcY7Q4Gx8ScSC+YrbOldB7exWzoF7l"
-    "mnnLHaoGnPM0TjoB0d80AK6qrxhkVzQfSSFpjG/SgrmttgR38qq1jktztbnaZrjR56m49IhEZcFzokrlcN4aE1JnwAp8A"
-    "4AsMquRGjK1oN82JLgBeh40otazZBWUjXcRBnJnvxZYq65AGOC9ZK30tPFshhBXi6d64gYUkakA0cDHZA+SwcyzZxkaud"
-    "56MPuRh6+8X7hrHAqzBFZj4A5M25hlPEtyYyG4rPGN9Fsk9zsgwK5tBZaaF/s/EerVq8lv8FNuDxsmrbaeo4lsVWr+aqz"
-    "dr17Huz1z2xju6GuWlt3ydaZAGI3JD+kTiPys/uYeeRu4yLJ8G2tgOCfhQ3U3xftekXIgY58natsRwtEBeuQowFtyc+vK"
-    "+LYB+yqhMm5sTd2Yrc8V87zU1yjdphYq9VZK3xwm/imhIiHAQ+1WyaTPbKy/L6uM6kWBH95z9p9PBoSfcA9pZUEXeugm/"
-    "6rfmSZzBczmkDWpVwbujW5QORAuGyHDtCSUbZLr888b0En8HxQ4X/GUSvs9wa/HP347teXw37WfxY9ujDBg+5/vjzdCzy"
-    "m8/s6cBA6b9aWWbg0WQQXYUbjMFjSqsiAq5YBK23j4ic+L/V7WBFs26PTdLksltGuQyFV0viUQ1sTZQkDqDoiTRQI2LSI"
-    "a1wtkMcJSk40oocnijrhmg9NGfoBlwAyAcPBfNloscrFZqIxMgy4iRalZn2L0w4MYp/Uk1N1vDh2vmL92JVoJHLSus/Vv"
-    "Y5TRNHZXxANK5oar2myxArkHQ/BGriuQSTNi6NicYOLEsfBV2sUYn7Xxeh0eZWX/DXEBmYJqfJje8H+VmoWR/dkmVwg4p"
-    "PRTnwMu8aFACa9e+5hALzONKtOl8R2/UfISsgwjhep32YooyGD3ELtKf6+BBhNyxsZnxGwGTKO56ip8+c1qEVOb096Bwm"
-    "kNbE82c3R80+7lM3FrKhYIqh0c04MYAV8/KJ1OSy7u0tYzvmE8DoNGT2r7aOzJsbPkijU8aelGALN1xFEn3jPzFYM7evS"
-    "KL/pD/bqpMqDrjve7Q5jceIL6NqwKeV0zhOoJPdKv6lg7ztvpx0h/mr6Qd+VkKiLVG+cX501Mg4YEycwcEZa60PyJSt54"
-    "Ar7CCe+VIME2AdN0eXnYks0CIfTKAlhIZS+e4LdJbKkoIfhJ8O1AcTL+lgG7uyTLszFW6ofP7YtkLwrzwPoQd5rjGbDA1"
-    "LsJhGLDh62NOyUKPGSD/J6RgRm2pofSaOh7XAv9krQALVOWThRloRpFLBbGDQlAXpR3QQgqmRluZd/d7tLQ3g2dPYgInY"
-    "OA7BxyrRCMGxAn6pH+o/GSJ/XIzzLJikseSW+PpSqZDSEyAoERh+JQI6o5EXSXMQ2zTsY0IUnex3AoV/BMnVK1IxQwGCG"
-    "vbiaJnmLzrTmCCxAU68hWtGd+M5uy13f856EFnJ9zzbAURuPL/ILTuTGCRZU9UyDGXxsfDrbtEzeGAJEi/pI81dgp1U2A"
-    "nJbskQIbYBS5rs2Aj+t07SRm51KevD0a+DZNI1sClIgbCKVQjtwxfNBpHU3Saa/2WIPg5BCinZlUgVWL6/mgVFpPzK8A9"
-    "uFJzhkgeEFZXiyGa6m+YHidj5HTNoZRGgG9FL+2vqseS2qD0gpECY+zmcQUXbFzdxZkB1O4u+DW4lqh+GW7bsuhw+RBp2"
-    "zDWf2v2u9Zad2RKw7BBr1K4xj0ZgXYM5YjHe73P5uoYTSapZsvBerXIG1pZGFHwFfX7R73ccm2Q7vUBy4WgirRo2CsgGD"
-    "n3AlVHYFhh7uV5r0BpLPeOohqgXGizwc",
-    "mipxPJEEHY4D4UWFv7CBLLxwVvx2Qc6mPhwOPbtNnvhLgSNhSIY3j9OvsSRsZAyNsgs0ccJh0GoFkhFObM/hYJfIhgrP6"
-    "C4a7nzVOov637TtsNBOlmDrHYjHGZtPxQ9p1XgakgdQ1Ua/rA1rSwZMTpDnofVf0ul25mB+lr2iz54Ket4hEqet14KVbh"
-    "I24oFjW8kTNIaqbazjvIhk3/TOwP59CGAimzamCYF19FDkGidtR6c24ugPDqI504IJ4MFH6fw16VeqVQPCi2bAPN7j/MO"
-    "rXLMPSWYgPXeaQGltUaNxNqqEldFvHnn2CtjpPKvnsuS51G9sZptI4KF9GiI2PTCVB+uXbYiPk5YuIIMBHNggEgrpoIzy"
-    "RGwDIYr2dzEmnV9+AnoIiS2VTcDSzZ92EUxOHU+EULbfaN1p/FfbXuoi0VZwy9gOhjGyaZGRUaC5RHmEhzfHVSwuwsSZK"
-    "2LooyTTsE8uIaG/RrGGNsFpFkwLhUGexRmUscff8XiDXWgL0RSQhCQnNIKwr8DMjZNgbmfDIUpZRzGtUgwLuKsoo7CFcG"
-    "bRg9s/chn4iHjh0JJNkVjrKxvUT62VvAZs0SvxegtvVSfJuldXnDJ+LKx1B6F0WtqI2+aISxc4FLLzXgxRbCfTQs+ZK/R"
-    "Ml8UPPucYxxHDXWy8qc/k6a1CcMalvSimtyQvP6dLERitGSxjh5RnCVPoi0xy6Vbir4o0V3njrVy/mnjLxdUylbowNu+T"
-    "9ytvczW/uB3M6Wiiu0GPT8Kyz5GUJW1mYxhJrhZBrLGV9LCy/yF0L5chtB5KdxqJvLZuxYCYXJACVFOtVNNkzJlpxASwW"
-    "ya5ums4HJ0aFw8fntF5gC6xuOUwzrH1FghxmNtsWtGOIQ2fLThUEKa3WfGZVSVUTNK7Gs2JZu+BNNpvyQDUwaGwFPJc6y"
-    "iuZaq6sbSqqii6gQKZyzXVbsW6jfkT5QEJWFNo3Fgj1iDVaSF8FoLIjH7Li3iJ2jNszeJcHHGXLouLZTJvEf8otSAUSK4"
-    "2JkJVv2IjI0svr1+c/vr25es3T1/0Ztm5fehimc6KBLhSBk/NWd9siYVpQXpAK7lIMp4sRj2l16i39nOxvDQthWTHiVk6"
-    "JiG0xSZJVBC4QaZg1HStZhtrdp5WCS9ZqchDCxUZQuNlAaMqlmaa2BnjoNkCeWHCaun3J/nNXollvWmfyp7dkE9gNrngT"
-    "COSQRH0T6IFHwL73Z0eGqAU5ikUcZqDCs10d5N2/kVW7pEhbmMC0FpR7dk0VV+RljCXsuovhjkXgSBXEHKsWxQ2TTTU3R"
-    "SvblzT59EyUn7s2RX0Hmtww1Kz0LNfGveYnxs/8eksBJwSwz2fMTfe6TJGvooGCLZBK2A7suR2Wi2TEe1cF5u3KGYFe1J"
-    "abNEbGmAw8Cw3mnNgbM7jIlf5rsqtC7oxcQZj2mkQM2DE2J0uiEf7FklUcsj9J30K8Ww2CHr1n/5O4afh0Aes/Zj31kKL"
-    "0f46Sz/HSaIJE2X878LIUMcPCkamBaB0/KkwYEHxb4WZzODXvCxX5lVhbpNz0jziLFl5u9rVmg3nqcj/+QaGkWAU7lfLG"
-    "9JAVDjf+ZgP0iGE8Wg1gkuVeObts1BFc9HKAt6ky1RDa4qr2ZgH8zxtcYkwmEYQS0m6ccnxvEDXt8/vWu3bnhL0Qi9EcZ"
-    "l45Z8AOUB7WlaFgI7mUuK90ALqvEDY5FoMUrmK1mw5qk+shW9UoVra6Xs+korXKoB+loaoXkPX2vY04GbSsPOtnH7K2Qm"
-    "MrsiM/UUuxbs0OkqgqpcIfkLkSf1Ns4b+8LEUVVrpgY0mH3NOfg6DPLlmXQE2pYcPSUIjBbpMUT33GgbsOu8yoddNl+kk"
-    "Dv5X0E462XhlGq2JeXF1wybVLUgwYJ2XU6AlHgaHgqqo0kE+jgU0f5KheBP976r/IbmdeknNS2JokZvXPZwVC8zaSdkFv"
-    "LNdUzYCn0ie/KsMfY9vIkkzT1He2D1rP7cgqHvmWycqE7UnUOtd3FaB/jmAcacefSYpVJlYHNiFRZ3avihqMK8EeJV5Gr"
-    "J5iwYiMuNidMX6rEC+NVhsxbuRbgUAd2TbLZ8Tzg3HF1sO7bn7pInWf748Q66AodlErh1RWFgLriFr/wtbIhbYkVKHnBQ"
-    "k6A2MGxuxuSNfTxmon5dE+8SHaeDmgLHhIoKweMM3wqnKM1WvkWdFnPNpFTbOIIxVmdsnxi+7pdnWRU9D6E9xahqX7Jym"
-    "Xrm6f2+wrXXKkRC4d7VgQYNMCxG8qMoYOz1luU8kik4gMZHM38rezydvjqFlkfqUWtaWODXwUxqePbitVtYJitaxqkiWj"
-    "a060NTP6iwwgOQglmk0TedJHdALXD+VjR49Dvrrj06cekM0bnVdhkgQR5y4fnMuzhmzqCsvwP0PbgstnPs8aBdtOXwRcJ"
-    "Z2CcVuJduaNHGdkGba/bip8rp8z6gfUlc5GyiKXafL5EYBHDJ2pLrek+B25fRvq0zoANXR5mvR/TrH+7TBEkf0K+P8Vnk"
-    "2rWYxj1xqF9I737LNcB94PpA4uT5ZJdngV7PKuHQSED0RAuR1bkNf466RoNfYsTDMHS57iaOnJdeBTn3WzRWZ0tAte3tg"
-    "zVounjgyz/LQK25gJY63uYPavK6wTioHCdKIIHdvAA/ywpQFvDAUMG1DfdvHe/bHafiZVP7is9Q34MoG11UI0D78lgoHO"
-    "NHFiWIB4L5b+Y3t5xib0MqIzyz+zZY6qFKzKBYwqUr87saiN7K8FiR2KsrnoiOnegOvBPXQOO7E9SmIfy6Ef2JAkWPG0d"
-    "f8GECwGpZ6G0/duF1eUz9BwSe9h0jmQOpsMvCwNlMVuD5jM3nhn8kA++j/6dFGOvxntL/D6YtE3lWR42hULWe/pDc4BNf"
-    "WQ1uD5e4OsR/rc/kUFpmLRuQw3hEwRiHH/9P0PUXMc8qAD3WlDzqJryaup7ZP11ZO8/6N6Gp8JZaN/RwOH0H89y8VA7TL"
-    "Wc66oC22fiXwW9LmO2VA3ZidkhixvNxPHeWNGYxkR56r52ZcrYbW7Ep7yDDIR+mYNLQgpAGZkGSxi7p1y13mYGncwnMi7"
-    "xP03fizF7nAyikzf5395kbSodGcE+03rlsMUpydMiU0xYsXRPw14+p8KmlVCx4F6beYAOwandYhMzguAlnkwoznJFCgoA"
-    "t044siBa9j7Zn2linxMGJv09xwUI3l6Vles3GSrQ8h12zusVzKJhkxVli0v4qo0f8ACrjhJQ==</script>\n<script>"
-    "(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Arra"
-    "y.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThroug"
-    "h(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=docu"
-    "ment.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.h"
-    "ead.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n"
-    ")});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3796] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvWtj2zbSKHw+91fQbNZLRpAsyZfElGm9Sdq0"
+    "3SZtn6TddlfVk1AkZLOmSZWkfKms//7OBQBBSU57ejZbiwRxx2BumBkEZVHUq253ES1kGThZenFZd5OovPI+n8fwLxKfD"
+    "44HzwYzf4SZcpltZDqCf33IlAz7wxPMlOZX7SyDGXwciM/lkTyREWapinndznMcHc9PTsXnUT86mQ0wT7nMZDtPEsO/Y/"
+    "H54dHh8yPKc1GmSTuPPIV/h+Lz4ckwOqQ8URzLfKO1wfx4Hj0Xnz9LZkMpMdc8zbJdeYYnOteQ8s2icle2QWyy0RzcRmX"
+    "ezhcdHh5hrvn8NHl+pPNsNzufyUjiIJ8PB4OEBlkUG4Mcxs+ioxm0OE/6pzHmKerLzdWbnc7ieCg+Pz45jk+eYabrIi8C"
+    "Z5nSQ7WIYikc9/1r5y28usJ5K/OsEM6rIq+KLKrg2xfyt+jfS+d9lFc6kym6DhBwetSi4OdFmeb1Ki6youxW8aW8lgF9V"
+    "lmxW+2vmLJ+upoVd90q/SPNL4JZUSay7ELK+rK+zlZVXBZZBnCXJPC5WxeL4LB3VMrrUfdWzq7SulvLuxpLy26U/Las6m"
+    "DQ7/9j/f9dyySNHG9Ryrksq24pk2UsExh5nRawMnnR5U8yj6W/stuaycvoJi3KoLqGXl+u17MiuV/dpFU6S7O0vg/oMZO"
+    "j66i8SPOgP5pF8dVFWSzzJLiJSk/tJX9EY1VJsCn8UXEjy3lW3HZvy2gRzEoZXXVvYcSjeQEQOjha3B0MesdOdV/V8rq7"
+    "TEU3Wiwy2eUE8V5eFNL56RvxrpgVdSHepDNZRjggWiJRwZ9uJct0ThV2oeU0gt98eQ2JcVBHs2UWlfherSeXaZLIfLpK0"
+    "mqRRfdBXuRyL71eFGUNhdYRL1WQ5gBZKazhvIiXVVcNflUs6yzNZTBc3DkALmni8Dh5t8FQ+Xu3mM8rCWNb3K1ny7oucl"
+    "HJTMa1SPPFsl7RwFUTo1aDj84qgwjW2GoY0YX+2C2jJF1WAUzoSIFO0BsC1Di9E4Sd6zTvXkoEzWBI79Fd9zZN6ksGHu7"
+    "oKl6WFfRnUQBUy1KlBpe4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
+    "foTboz/6A3Ik8i44HOmlnWfybhTBXsy7KQBSFeAayXJ0AVDIM2JmCfeWA/PhDeBBxFEWe8f9m1un6xxhiu//ybrA1oUxX"
+    "+9envXlgFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx5dFJfPVXxrwkQYBXvId+x"
+    "ex8idgqZtJIF80cbplB7qar/T+DnhvjaivJlFmWbqo0mp0ewmdosFJ6D7iAhsCn9vVKlBUMN/qKg88j25WONpg0F5tHCk"
+    "uWINz7oJoWRcjxnJAxlR7WI09G1Slo3e/Bc2jXTPfAM4hrd2OsakK1cbhlx5scbnaBmrrIxGFyyiBies7iGVa+GV9HaX5"
+    "qpm150ctSKKR6q71HZwIB3OsK9i10PeV/jagVUSY0586OgtXRiSHc2mAoJSd4K2K9mAZ0qYiq1h/ZNXaX18OW9uBcBFhT"
+    "YWcBr3D3VuhGSnsGiy2vjy0q7InY4PqRPn9LU7wupcXtdyxzHbVp23seEQg38N8ojdPL5aA05wEn6O4pqfP63SBv9XyGu"
+    "q5F73ropSidyXvK9GriyKrHKAMiPm3sWUPeQsexTy6TrN79RWT/VEzut7pEHfINeDT6EJuo1LNV+0gwGopaP8ebiwhFvM"
+    "beCa40BNAMzLQ2OmRCf1cXi/q+5XOPby5JDh0+tYMHh7Z2Jb2DFB8TKPdRShLIyu16RH2k6i6lJ+idM8BO+2gP8C59LC3"
+    "Dm0XTbMPN2t8hGh3T4Bqz4EJAhpnwe2QO7wNOfYSIZwAO3ILzNcqSytIr+8zqbBNA2GDXmtC+iN7PwyOtzfE0bGpF7jdV"
+    "Zu6q83g9J5b23XnYvMc2qB+eNzClht7RTfZm0XJLnpPwGNlK5Kd2YhN99vVbeDajZoi3hC3PP6Tfp8BBaBdlvZawWRpIG"
+    "pQ9M621b5t00r8w2MmckR0EifRObRRybrZ9OnNyiahDYQPGUeYjMnKIKIWrtuxtsPjRwi/VZtTXUdZZjo/y4r4ygY8Wvm"
+    "NWvo7YPWxhSZM9udzM+Cde7IDPaw1NoQp2iLJW8yHyW3N02N9i6MyafqGsu8I/4AIdA0pQHZhmMvrvApKuZBR7SH2IV5G"
+    "QIPI08GPN8QeCORzfTGYl8DQaVaBG1jt4O9A6N9EOCc2a31Ks7E1MqzOuZQRFHucM5tFwEsDGDTMaKugM1tto4QdTEavq"
+    "qHfDUdcSpiR9Ea2uSIL1KyVI3zm9P+Ms1UjB1Qy2mT0LGYlzWE7IhwgdjNsC/MH3EkntbYOZNku3cWCfceefl1WXjdjjG"
+    "aA0pa1HBGK6yv2XzHg/ZESXLryBpB7xahXD4Vln10UUDfUWwC1XlnCVotibFFTWO5MXsg8cXpZep3Wqz9vaWNerRr+tOl"
+    "1DWhT6PyPCAWYR3GdJqeS2DbzG3S67l0uWyyFpVEprrL40us9P3R6/efHqjeQ3feF+nT0HD6dtj7BfF5GdXxp18nbkwQJ"
+    "aBI48QucAlgkb3B4nMgLYSNsgAOAOFGXQBEWUQm58N2B/efrCXuUwDZ01cwt0MwdSIl2w65dacqlLGVQ9Qy5vWdYSO0of"
+    "mkvKCz6undRyvttlKJpka68Ny9li+XfvYu42GP7tI03FJeqWkDxDDpfe0EWwVzFl2mW+FpwsgnZ3xbhVOs94Hw1Ju8pks"
+    "BI/9P80qHBe4oEWQwXT66tA/tr8kiLVJFw8UiLyNRs8SAGO578Cd/biy+j8q8QzSPuCQli0CZwhrQAh87AGfRtfPxct9g"
+    "iJ1iiY5WDUs4zU5ezEPzbi+7SavXJ2X5+3JRaNcwNF19kRf04uaJxAUQx1VwYknLIE/xpJYgG+6Yhva8G20CtmfIWrVjb"
+    "Y2x1EnWf6fweeABA+nkdEGx2Z7K+lTJfs+z1ySV6TF3S1tH0HUWjW8KcAlaiBMh16M89HNHCNJvmxPBhw+0cbT2HoQgju"
+    "94uDX9HqWCelnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy/gSVo8IC6Cd7v1IaRLjsqgAv6Xl+v"
+    "MMiHpF+gsFP8/6N5c72AqGJmziEZUD16SUs7dpfZk2aqjuPS8G53FUx3cqDdckov/5Fh4+gkyszWuUeI1Qt0GfuDEEfap"
+    "BpZfA2LeQpNkAvHDMSZCeSVfQu90lOqlvF61veIiCWtPU0prO0zuZGHXpkeKfFDPVSDTENZ8YdSgsMulDlTp0J5f1Vw8E"
+    "HtFlM8L6hC77qNFlb+hFRlt6s0Ef/nze7/cPafjAULdB9zFtBmlysr8ibpCWA2QJApG+kr4NWtUqIf5NVp9sz5KCLIUIL"
+    "T2AMfDzO7jfhpHW7P0ODj0Gwg3LABmJtfCOQf5Z966jxQ6RQR8NkGIN85Ast93wZhuNMoIECib7jyyxgoiNPbSp/FOII5"
+    "HzaJnVpi9ba7ipI/h/4GKwiV4xnz8qB+5S3EEZUoBvIHruXHv/njwiv4F4X/+lNon/1zOx+1TKKLBIVlNp23XAVmlU9gT"
+    "EarosvHzY/8QiPnrmtAlS1NankXQd4QAanVEWLSoZ6AeLwKzrS1EnluaLVV7PNpSIiMZ2TXR9+SfHRoP",
+    "RY6uwoaVr4A0q1RTcIoTNocUGVd84xLB7rQ//7AZ02ub2evaIKsB0JojmqLrUHJH763Bweuy2GAGt9kNNUX2PVUNxPrCD"
+    "jVeHUQU0CFudfqLOgWsqGLSLJ/KvlD9slUeFq4MLvLFKRq5/bHk2kcCfHldwU7TzNhoEoI1b9R31dyjR1jUqmJ26XH2iK"
+    "SQZTU59Yrp7COtevtpC+73aOuc5HNpa2j9Bb8s8jYsE0FCapEGKRg017EQg58tqB29AivJd/ARQ03JDJ9CW2jk3MOa+aB"
+    "59tDFgSd+hgTgHmrpjfb6De8RRcEAGD3RW0uzrwwbK13XSS/McutfmABStdYbMkLX3AvJTyOZeXABesU+8iRk2QsXQZix"
+    "QD76ll10nso7SrC2S0imlOuXZPCnXxhfNsjkAj4s7f0Wn1o1UscFhbrA3fBAKJRw8NiYpic87Ga+ccvFZBEvNiFGfAvP3"
+    "5499Z1KlZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/tPhLX+1iTp1"
+    "WNjHpp+mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPN"
+    "bsATiun65okMwZaPMheQei2xomPYuupZaZ2nzYXzJ16CGz+ZcF7rYWfLgpch+3D8m25ClsC1V7Figc/V8gyl38mKqyk6X"
+    "BTM4LOq43NKt/GLmW3QajKngY7D4ZVLVtGjM0A7LQkz5r38Uj7NLY2qYT/xfEQZvzwAIh4wViiWYBjo432e7PZxIhrw3l"
+    "zdnq5mfmejekTJI6lKRkTksa0VNPxVBJ2I+cCH/yaGb7pFhL0FtnxevPoePV0iho2pBpvi4eFdZ08SiLSqPvJGWtraokF"
+    "ENSlCmg0eFGESsD7rsOqyMUplL7TBncqIxtomS0lKybWP+fM2V94aRJ6OIoblJ56zpxFlVV6JKBhnt+hrKUSsL1hJQDSI"
+    "K/qvT5Z616uOmNWpTQcH52OTz/+RKofXwZ5RcyOTuAhP/bFhJ5k8YSmkiiOuoC4g3dL1QS5IQK1RtV/tnZQteNthzu+Y9"
+    "FHWVO6KA23ek4JW6XRKJKvJTCmQEDFl1Aen0pnaQEsaTc//z5cPBsVDEfclcLJ507V4ACcsi2zAF+ANhqmfQ++6l5cdLK"
+    "ucWBkjqzci6LLBk5aY3pMwnAAstAYOIgbXBuo6rdE2g/yrkTNBinilBhUznLClo6O1jAwB6Zts8em7drCW3d29P2llN41"
+    "vjFoe1ap9dy9/S9gSmBWaplJRwZxZe6f9hGDeQTZqWKo0z2nB+h81iPg3pY7HqtEhAj6UkNPoNZkJlTlM4izaG6P4riGq"
+    "pOSliFBRpsOlFZwnSRwuoaOkfVMPIRMInVZXFbOVGW4YzVzmW0WMj8b0+R7p49ST/qNJ4m/eoUcxhpsXgMzr5BXlTlgDF"
+    "ItezQ+7RELgM+Aoqses6LZnwwYAFAFeWJAxP0bDgc0XyYcX62Nc6R8yViPSry/jKd1x1+v42yKwDx4pp74ABKpQfhfFnF"
+    "TiajG0kLcv03JwpY9it7kn7Ad54g2t+XMktopTDjIxsxugI+E5Y/dzIDVDCwBEQB5EChy6wGcCKnSu9qCWj6Emcdq70EO"
+    "ggi2d/sPeFPu/uviZEBYWVxqUZhpezu/gsHuDUEa9i6QFol/mLPeBhEemFHjNSy884njACPiA1g5V9dFsBrO9FnWBOuEG"
+    "AkzJg78yUsNBHskQ3/uKpCrThtFMjb2gR/cz4YSu0Jec8pPBfvPwHmX+NC66EhGoNeFHFEKJBWjsAPwRMyQRHCu0kAH+N"
+    "sWeG6E8akuftM7RZmYmEqAMXc6WxJIamCnvOFzOoIq7PAhrhZnLxMVlgXziuzZL3P3hclHiTDFMoFVm7tS16mrT35N5FH"
+    "dNGawx/xXSENeNw9f7RbGrhBRDFHzMb8UjOtQEfzv4/XgM3aWF9KUMuLz4/1jmkR0J9iWQKa16sLeJkIBSIkRY97DtGG3"
+    "bCAVFB+tgkGI6IZJOtjOuxtg+DU8goCnXh5vWQlIaEE6hAwVRf/b+tFPGhrVl5yCk/LG2ygqh3Otnt+fsBDXadazqAhwg"
+    "GcmzqdS5qgJMGtnf5dVAWout3HN5gACDGPeWGAt9OYd9en3f3+mwwEiFSAtFvdeavTiLfTbxpNL8oCUCgQMMLZQHVSnFE"
+    "6i/xbrF9Vg5R73YZklUTtM3dCC4asHGf/Wy0pTq7V1AudRm3pt79VPXIy7XmkBJ5EfGS4LxYwYY46oNYb7e/NXB4tgEy0"
+    "B/TeJDIAvbqU8RVpqLh9U+iTTT6OEC9h+pM2TlRJNFD18vfWZwb4urU4lMArg48Aciky1eir85dbYEPe85cGF3/z5avAG"
+    "Tjfpi8RIw36wyPnZc/5mnAfI0CHpTXE2gTlpBtBtNRzviuQfblA3pg6s4guiNX/bC7rGCRQRm65yqWYMsIUqh//xwV2H6"
+    "E4jWt35Hl+eL6aL3OehSr3pI8KB9RMhzNPslFa5YsqfOvVvesiWQI19EVOr6gP8UUBGWvSR/kiCtPw/K2X9vgkKvF7mcw"
+    "v6suxnRZMZvCG9MOfipJqmsOOhnpRheZBDZGX8nMWnv9We5mYedXkHgpxB/ypL67hjY+bfPjfKJ17e7lqzC9lvSxzJweO"
+    "ZwRz6PGAUsQguZ+SUiRcSC81zVYZbAKvL4bHJz5KwvVbbrucZNOHh8nU75WIeSvp+SOufHUtozy4hq4TkfVFvKzpFX59g"
+    "RMT5ALnBBILPYvn/XERYK+EmsigElGNfG6Q97CBexw8jjOqPyCX+4Er3wtDLOWv1zyS+zrM5a3zM+SAjo7M8t1JXD41+v"
+    "u6dxlVkPDwAI949ioFra8v4P0C3/21Kfobfq5FpVc/D+v7hYQJk715msmQ8CSAlDvmhMB1YeGbPKqeJt/+fpMKYHFhoMe"
+    "HJT/4tdO/m/S7p1F3Pu08OejBKGsv98euC9OWhvnDg9u/cztVry7eU33e4ASmNSwfHqKHhxyWA5gXWLLNioTrmhUC9jYo"
+    "xkXn42cfO1mQ0i92Y7ZMs+RDmgAUw+oHF17x8JAChAM8BlIs0vgqWF2leRK4tGyuuImypcm3FtRyAD3Zi8YX0OmOdw0bB"
+    "UEb+h+4HX6GCfKDqON2doxjEQE6hAqzZhy9p5Nffz2Y0gBgxVwPGRrSCPiuXvZFFcrwXDaFvODXpPPQmgKf50D8W4YTF7"
+    "kdV7BgJVzDOblTkefhioEygCr3EHB6ZXQLLZvHHkOmYLY2QESxNxDIkGKRt5yrR1CKsgfsDr3Zz/s0mX8h37qB3euKAVD"
+    "kGgQLAnIAcAAfLxUZdOBf77//rscAls7vvQmkThGe8LOIIUNBgB5RdgEb78K8wdD6fif2NxGCVOMcIxra6mkAe191JwNE"
+    "lU4k7PepXUmMlWR+CZuWaanIvRjRU6wwA8Bj860v3gLy6ZFROKRyju4fgOHi8NwqI/q+v1ZwjNyPGuAK0ZzusUZz8Yh7M"
+    "g83x6t2glNA85mspf4k5muBp4+evzIDobmEoRR+dt7f358DGIh/wX8JIgaa90WECDD1J32Y84+fffZRrGgDffRIIeU8We"
+    "HkrP2Pa9hMYkJ4LhP4MwXM1aCa+0qjGjXA5QL2He7Wmndk1cMftc+qHv3ClnDVvoEU/H14UPkSuagvAwmIiZ46g6DPuxg"
+    "ywg+gC+zJ7P5baEFD1FWaVLC2AvZXMJn0YV36U6F+pwLFpApqoR2DD+zRC73p670IqA53hLfKC8",
+    "w7gUFRM9BLnhXcbu4aCBwg4WACO4f+P137Dcj/q4F4WB2AdyQm0Etaxco3qzf2cp6E/f2CH5Ag6CRPpYWLSj+iZbQfeEU"
+    "IveIGhK4at0cFX4XsUc97i2V16RVYoFkhWnzVMyAdOBsP4eDsDBJ6ADBfRvGl5xUiQt6hUMQJOiKR4EyiabjXh/ZgaifV"
+    "FF47oYH5guDaaomgq9ZbrEIysYn99DQAL7LI0nqMs6Y6D5AIneT5rtZ+0CSrVXpZh1Q/9FO38F2NXA2gJ0jWVVdjIhaVA"
+    "j9FCjgXw5xkmBMV2oNfyGCvvw7kWlxUun5J7EoVnr/E+QWeBKkk8FsevOUwuYA8q54qDZQDCFwxybuDKSrcYQYr/LVAI8"
+    "q3sSFgZsJQzOwUavtbqKhEVFQwV0YQlYY0v6XCPjbayjDvReWVxA1BM34a4swCFsCuAJYY8SeFqx8ePJ3ho9n5uE4OkRE"
+    "gUohWJGWAzV/2kPYw+yIMii3bfE1Q9poX6CVtN36b0nTeQ50pJ1edsBpfeyoTIOY+fNHbUkHYorj1MIssy6JUrJMY+goW"
+    "IkCPyJCNIgu7WYBkD4sRmuLaXMZn0c4hRRtDIiQQ7RxKA/VlvslsabxUIP9sCM5kSis2Svf3gblFbi6FxQ/T3nLhZ7xzI"
+    "QFXOg7TcU54I7W3gbXgc6JTDR/r54QL5kB4cCJiMWdsylMwt1HwL96cufU2c4R8gWaO5gQr67Vv9lS8BrINyIO4B4JJvS"
+    "NghCnNpWZrN0ly5NP6FF5KE8+ZiZAoaqIIXhkiw13j4UvPMDdITSNh2vBHkYLg/f2yRdgeWfpcabX1spd2wwqUZsSIeXo"
+    "iYGr0PPwXmWprH2c79rGXiOUOXgZSpyhAaVBgwQg5EuS5fOSK1ZcsTMJzxXon+NXizumdoTAODU/VmuME5/itN1O1kzbI"
+    "B/LwgdZY93MZFl7mAZOcGOwREcQshRcRpC19Fo0gP8w8ZAUI32yEm1BKBsAxVIOuEZikGbygGQF0oFlB3zA0OFXiStw0C"
+    "Px9aJiSJfQtZBAawwoGiVpDk+h6yxxm4wKqdIHbThRlcTCX7zIwm8z4R4M2FGq4/gSYF95krxpCdgWEzJrSnwlsaVYKWl"
+    "6eGtXnmVQF09yz2L+ftejY98UrX3yQIdAOkMNm8IW322qN39BjC+n8q244k8LA73soQaj6g9SEZfxBBt/PfpNx3YuqKr3"
+    "IvQ+woWmcs0rXioga4HrW2lGwdJLqhC+vRNwjnnMpEph6DfqbEFT6c++TQAiskLXSibXA4h5eEWkSfm+BBDDFF9Y7ce3d"
+    "dmmif6WW9S0OFncQ9Cb1veV5/+HB8Mmw6Zk5Q2hijBP3mP+12NJ4x1bVAEziDG7OyRa+4VnUyfT3g/mocT9sZrMXATX9V"
+    "6s/tlBf0UgbGhjSDWCAfb2X6RXf38+Y5YOGauDKDlAifHIApLjZJ1r4APlZcTG8T9TbGrdRRvi+48VYIT4CblY1j2NAkS"
+    "jNiiXVOWcOAfIiT+7rTadohSqk2CbdIIGg6TTvNYDIVEOkuApJvdNQWJgyBkIjOplJE5jT0o5wgkVxfaB7CM1LmO0r6Ha"
+    "Lg0gbDsKa/BuYfGD/h1M/mtxMG5YW37pAZq7gFzZJ0dASBUCiSYLM/SkCXjQZwq//12gNjkiRGgs3RCRk9XnzidaHIX0w"
+    "tOiX2kjyUa6F9TJnQT3LlSQe55aofVXZWj6pBnA2HE+mwRP4RkCbh+c5cZuo+0PK8x625WSqsX2v1zP53np5C81TeoHCu"
+    "AI8v2ELFHrCo0fvl9rXVZgd10ZfRQ4zvJqB3CaI+QeRDs3IzgdabSaV2izPJ/kUKa8RFoycEokSyMcvNWRAmUVY4x0Epa"
+    "gn5RTlpbXh2GnkLBwpPcXAlo0M79ZAT86KBCrjY9lbEM9Q/hlMJ/UUhKbbqFIpfZWCwwiRBcvmAJa0wBHsCCrcpQJ+QC+"
+    "QNwaIxfIMuJCQFMtZDQma/8X6pMyxPpTV4BXlW80+IunKQ9kaUncwys/7o7zbbZCdBtJ8KpBXXi6A4EMHOvCM/YiwU/gC"
+    "P/CCA8A3/IVX6iO+0wMkUB8xgR6wAPTwAQvAr+ByyI9F1Fcthq6VEB/2rT3TuwvtvdqabdKIeLmqzvfRoCbNl3KkKzJ7R"
+    "yXg9OEvk/QC5uxuxPPVQ9NxDS9lj2Ob0Q8IPxGC7FmJf8fdQTBooe6INMtUiR9BbwtRdEIuahGYpKVcV8ycVUu1Na4KFg"
+    "GERa/Sw0OiRhthf79S4wvDQTNoo7tlFQIJlQ8Pq0e1KhhPaw6iFJEt+GUTqqC/HrHGmGpAmpMbvUNl9A55o3eojN6BQRp"
+    "QLf2qOcZxsCRToArDEnlHfsGgVsAc50w+qTBCVd7j/mACbouKtoVSi00AA9U9YtIqz5+qxUPqjdsXG+9yH1BdTPV2K/7V"
+    "mLOW4bAvYBsePW9w4zJv40bsyNiT1L6k9g84EWarCs2+rX0xAaiehh8o3N540js86fQGR08r0RscPq2mwaR3etilZ0gZQ"
+    "opCVR/Zh/3JCnv5Gm0WvUN/7TxZFRvv9Xl/fNgPhsfHqGIzHb7MWYMC8CJ7s6I5/YCR1KwqqFFeVKkfemgmO9LaEOBvEC"
+    "oUVnh62FHv6Fr8CgDxRe3BpvrH8dNef/C82+sfnmx221Mj7h2dBL3nR36nws7qxP7pcYBe+5h2WUNrxA/4Tw9P+ge3sjW"
+    "QxcbM18UCZvhb5GAM9wyppTR6Plg7/2ktOwM8j4LFQduWA69WW3bgj3BC7mQVvijL6L6HpkveikcawM4UqMCbGGkS1W+8"
+    "zcaAogMLeZajEoB0USw8f6R7mIYld6NbK7yShcCU3sHrnf80ByaNMcjTfKRWBjoySaeM6EpfXOcArFKUIhMpDELEwAp3B"
+    "uchjGljO8+hKsJPcxBOvkHDVW8Zni9V9WcD5N/mZ/0x5wpUZn2kNScYKLhd2DPAfc/Pw34j5nlcYDKfNr2/CrNO3C1p/8"
+    "AIsOkse4+GzyEDkOCkd0CrUSCEnuNKNIzKVXeJ3EstuwPksdsqKjUbfqk2Lev2U2g+g+ZHWl0jexztTyajvQjQ4LIG3Iz"
+    "qQY80acWV1D1K8ytR0anLzwgD4VDoHNRBQN56ZAA08NZaOAahpuuRmtjuUAxoBId+q3KbGbg2MoNAdehK6yVqYD+WebK/"
+    "v6eeSHlTIUReZMUsyl5ki8soLMe94XEwENKaX9jPyF2oNOo/Vt50r+tF54fAusD09o7VFIumwZIUsfZ6sTXyRoUdKHdk1"
+    "zrA0R762PBGF0+gh9H58Gh//xr5WZ7uV9JTBCXqPof91zmiOg+GmxUMFLZdGlWsBJpVw3ruScBL+/tLVMguF6iONfP6n6"
+    "3TSL2DqMfzrACIqg7wABkFbVEwvujddeoDhQiecgqupWYKc9pBXhSeA0CchUiLzuCpwyvu80GB6u4LiSoeg9+lf4YH9eP"
+    "/sABPtuB4lBp8fLK6Q52PA6hw8yOgt2ZIN1Vb0/1vOQEGWkbVspRTwl+E2oycUAD7JnAT0OF/du/5owbFW4CGhKlGwjRS"
+    "e3xSiReoKYYP/lRMXDZZc0VNnNf+YExficFEyx02o3IxJ1NbV3gl4EC34wYlYBX31+VwOBi6KAF2oKiZktLHY3iuFcj5I"
+    "R1OUAdcqzH3osglFAZ2x+XsiGKtSqxiae7g6JwkLdl6onJ5KLQ8wN7LrJKOGWbHi/C82BUOSGIpyL8SpFErP4yIrb9cca"
+    "FTD3JdmSD4QEmPQLDmd7s7UPhWmY2hMWRuV9MAl56EbL6/XzPq1QKhPbC0xix6PPDI5YhbtnIyi",
+    "+/uHNpvNniporgGGrxrZrUBBxjAsmoGGTFPMOoIacdd4f5693LguJ07u1Z6rH4vkVJTZb5aZMXz1YYNZD7Bqp8+uDrrFC"
+    "UqA/tvzXYmENZoPazFTyDf7dWaOSH7ioaHZTTNU800tkCG5U4l3fkHXrMOSPCfqr0P+0Ztt9HPiLLe4cGTUB994eVMrro"
+    "DPKdiJAY4fn//W+nBfuaktXAykC0z5Ly49XXgfARcgRJriQLCbwVwJK7j+r56FPjcjPpW7XjqY1gbnsviLCJIjkYRyArA"
+    "oQGXnFdob+1FzSwgskJ8Ob703JkrVnVaZzKIVBf51w++8PiJWJrV/+CYI4RwdqPqkQO0t1qUFCzhPbnT4RGWv96oEI15j"
+    "NR7MtZcxEB0j/AofPTSk3xeBIxEpeVl6OJe0SPjW8Bd0PmHB+xygSoMmi3IAL3PUlfodMIq/eGJG+SQ3yeqQ4dN7NNh+n"
+    "AGlBxgAsGkmdf/bpwZbmDOUQ2gU5fptefDxL8pbmX5KqJaJBNJmEytz7CL6uHQ2iJhKo2MCiwSqcfQgqRUok677mb4uGV"
+    "I/z6yz3agMSUL9TcP7Oqx3Qs0OOCjHuyEPwapP0kATQbSYiQQa3r6C8qa3FWbdUJEOnaVySQj9goQikKIwIeg80cPfU9e"
+    "sXtZiP3gJkjmgY3wrWenCJespVwf9gESPRDWBTwATiwOWGAjMSVafww+oqcWju3J6rf2HGvtA2QlhaWDcDB4BdUABj7q+"
+    "2t6/+IjKo9bi36ft40GQEQIQ5f8HL5A3AydJy62Pw2Qv6hYx9hk+mmBWdDSAP5wVvPUI2+w7wE1+R2vKfJGzmuXhf1p05"
+    "GLvA19anWBghvLmWaFVxT5olijegCWkszCmnMB1LI0PD3BHYIZbnd/FAGTjuiVd2DkG4UW5Kt46ZUOea3ZG62kw83Jmuf"
+    "/2viI0AL0XOElsYeSIWpmiWKQj65PzCM9hnvqq1iQ3AZPdmWzfHMTaqyuODr9qujquEnh0ylE8KgAIP0NULO6zL6V9w8P"
+    "NdCuOlKPUVbDk0904+B/aVWMrVijuKrG9zkds3NTAf2gqoHoTiH2+op1gFpyXF7ydnB9wPgeTQqw25S1wqzApNt5+y7wh"
+    "VSoiqMFgL9Fv2ggVMMGDvIFkBIk5g3zoKpVh/YYtJ+Q8Rfs69g6ibgiSRjRRR3uDQzdsNWkBrVfyPolbtE0v3iVoVc8Mf"
+    "iaJ5jkvZhSf+minnpeC53wny7qFxbTteYeAENzlUhkohk7SPYFkAq0ZVksAAzJAxQNyTDOQhbNZObCXNNDx205HTWuQso"
+    "NBb2QP+lk4grlxZ6gSQ4OFRWcKu3H+wXyHO51sayku9ZZ0eA5sGel5l1P0gNuAoSSkZkqctztsZtXWIxdVYtLpoxjYhRU"
+    "IVEwNSUmogB8jsZGgOVNy2RXSyZx6ouAWY2vWp1p9ULY4iwSwRHDJjQFQLgHtUSw9wiUEK/CJOp5oI0GXZplyzKopG08c"
+    "1HbGpNEq0csc9a+YQ6fSG8ycV+rorCIiPpdUSEy4XN/dGVBpgD55h+YmbMzsa4P1XaYHblTrUNc0f0WquR74nJdOodRJZ"
+    "HbFSvyyNC5yGFyIxvp5jbyvccXyFfxb5PvwNvYcYYHxGKvlCDj4iGCTKigIomV0ikyElrVQKiosanQx2Kunl/sWFHWAY/"
+    "JnvibDeQ3sQS42X1IJ6F4IuPu7xujHZZRWyIewoRi1FGNixazlEEZXjYGAC2TRJGG0fgPrxQZWgxm2mIwMHXxJrjfYRrR"
+    "nI6ouSDe3X3M7UyxDcbxTKD7lUzJNsbIaAGgtMS5KOWtcABGJezpMsqvemj9qlsozUHK+OPP2pGHPK2UoxIOkDRDjfenI"
+    "JceRKERmb4718U13SdTF4Dz2N7wzkv9dQ/4jUcrxRtH0FcIklR2ZkvwKE3PDx9EQz3WHPJ66AlCuot9IObklD1SuXZo59"
+    "65RYemnb1la3z011kuEA2SY65xw9WjjtSQYc4ESKM5dgJF6oGev4/vCZzIe6CKrheZrFBfjNnGIHVgezRzKM1xst9xcbH"
+    "IYwdeEcetA+WU1niFaeGy+tjxim3pcfxRaP8pcpGKnLYQqadypwBZGAESV8iFsQFbTLUj7O3vp+d8BmRmmTQpabfQrKSq"
+    "PGWucuxaqwrDIdPmtXMJeNjRRmiwgmr+irJV77ce814KDIUy7IaacRbwCzpOYL5rj0sbvweX4l6zU5gugB6Duql4WW+2B"
+    "ElWC3GxzMghw5lJ2Em3xE9/9IWtykatb1PL93l2D535Q66dksgjrjryEAHsSPbudCzvTq2j0E6hWHnVCKcN1rrbYWG9ws"
+    "UIKoF9qYKafoMakZOCgSB/eOiLNus25/AQZN+LxD+oxra3q6MVJ8ohH1bL9oVdjwqt0yIT2sbe6DEEqrhqRl57y4eHJcE"
+    "47tE1kOoEvlJNi5wMWRW9D6/UK7l7wC4uMnoE/qbFwbg/YIwM9AxuKXtQFiYhiYpSBBe3EbAgbUGH2C7adsBbkt64iJrx"
+    "kSMkIB9FQYCIT0h7xUICxLwExA10G5iKtYC8KpIPkKoXsNAOBSOjfcoObc6wjw2g5wNkpqt7sFpghwK3klEZw2iICDNxQ"
+    "FLFie0RcipV63YK5tg2ZGOqm3oK4nUhMj5ZQ9OMGBh1lCWW4fkX3hKWB6ltXfy0WOjCHUzVqgKfdRC8mOFSJB5ZHM3Df7"
+    "O9gLcUVz5VtauezUo0Or5S9TT6VHhXjZDVsck6fXjwmnJ9aBnAgPIJk4wMf7HBxteNxQD3MJ5cTfEQ9EVdl+lsWSNDb10"
+    "o5Arl0LFEdo4ZLxznZjWr5V+p5IoqUd3z0WZFB0gJ96xRXk3hC2lswibH+OOP7BaJfjmAEdEZFvDHvyVkXytsP7vnE0Xe"
+    "YIZBREEcZW1YZpAKC1FsijEtYBBRS2FQ7ODAzvtjYI4KIX1ECtpZTSGCnht8/E51rVkv1cXeR7FjjyiGBRZbLFS848Zin"
+    "S8+YyTCZdHy3N5hG9YkYgVLTlyE2rGCfzmwEr1hjCoOzuIi8x77OxLnsB8VctD4RVfEUQAMDoIpEykavN+CPFXcotj+JU"
+    "p9b5Dk5LL0lHaeBuIS0Jthajgilx/KgAwiPXi+vRNuN7jRq8qbyCkf/VZtlzgjTeYhUYMKvRK0i84NCF9pjKaYFTAvbMC"
+    "D9pCIjonq+nTqpJnIlx5Kk2pCfdbk9tXpyaVURknBRGNy4TbGXconybxYtlvulK3vJ8q//K8WE5Y11RSNn6AGcp63/Z6M"
+    "KxRmb2xDp2w2hW1yiIJPNapbYhvhqWDWDcrqEDI7G9ywC4RyaHYLpdgX20hCrmmhVnwJtLEWb6sQO6w8IsQboNuAMZUip"
+    "bgNlIcL/a7Fazy60q55sHj58noGci6AD+mU5Fn4HaX03r745cP7F6+//PDNdz9++dWX7+DbPwaw3P2xDL6LvhO/b1RkXA"
+    "BZwWkg8Em1w7JFoFKIMD5aZHAaH9RTIpvZTPKaFMalmHkRaX7Q+9bvLdJkainYEZb/RVBaKYMvVR4VypIsuBRU/kupLM2"
+    "hPmYUfMKsehiH3u8gNylvRDJibFzq/td2xAOqhTkbh8EkRHOSSTTFDr1uPFCBWbfe0GTndxB6EB/DCz2qqfJ1R0fsnRn7"
+    "qOZCU5sYRF/ldkTtVdpXaa25jqUy64n90ZL7VFEdaNdsEsiYtqlqmaNMm6CrEwFPMF8jcWlceiJhipLdrd/69oF1zZtZV"
+    "K3q6AcmmIaKNsJbdnfGXAINziPNVhtH4k2PlLd0/E4CbeEhUGTK5jNr27Bn2oa9qVL58m6Vm3np",
+    "5L5ZbzTjtGqC3qvJKvW8p2u0Iq79jdZSY2zUfJnEYj4lvwqqA4CxRCPKTM+QX03iqfKzyHq0AuOPnvroEMhxiIqcPU6oB"
+    "yz5RGuSXUF+uMbrJxIfxNwdJTGjIPEM/dMjVQPeztouvGmAqUjiv6RY4a4KpOLqKzRFVVj8X4DF6eOksRS3mP81gAciiL"
+    "3fvcbVF6BlD3aG8oclK1jvdzZI0HvNHJWQb6wvvjOWAUDhPiAqwYNGclBuillOzlvOM636RRG2+kNpEbl9icanLkJzs/G"
+    "kEPlUn/u8BB4AJecG7XQ86JA1lk3v3uLh4W1lK9jrbQHrdzxJVebXEb0B1UGZAYYxo9NkhFIsYpQzJP6Qc834d7KYAvJN"
+    "hxpELNyxQsh1j2JF7Bn8znqfEjK+rfb3oz3tGvFkVa6dCQLK9GNQBoXyeHh4oDq5c+644CbQ9WEctZwiPmJRDDgAHCQe7"
+    "jxZSSOhQW+og0HZ5FDQ8zZvfONI+FYOcmbZLshuEJmn2vKvF2iSqfnTY3OAqE469eL8uhwOTvuO+whYr9boF0gdy5saQF"
+    "4ziB7NsO2zW+cMXpR/iPJoE7MylfOg6Hg6sMD58dg0rQ8wkUxor0CTD6hsTiwxfwD5GUYXZZCBWCvqjfqG3KEvXtBOYju"
+    "1tKJfD8MvKOccRolj9c6vgfVdOe+IH5qt1MDLC9xSgZxcykk9naB/6/tHWtOolOM6/EImMO0vbDElvqcKKNzAw8NKHWtx"
+    "uAPGDLLdEQUr73lz/4LlzvtBuwM/8LGuL54w4MBubZd+m3vfYwXwIXjbZP9gZfdYhQsTXsvroFYrWBmHXuO+ORDsrrft+"
+    "0taq6BvO3G9sKy81M6eoBwQTUOaU9jN0eRwCtL/zNM2piCxT1LLSwTZqXS3e8hrf9SsFqDLDNYI2AmsyywvO5Ib/kW5RY"
+    "n3DYV9BYwVk+eHhw8558DDD2YIXvnilUXZc3HTEOqfxUxiPa+4nUk+nczktBP+DHAZTQYoUOtP/Sm8h/ptQG8wMsw33Mg"
+    "3bOUbqnyvtF245bD5npw0N92LnuCRXo2nL0ZB9D9oppOAlIHnJldhbaOvxpEsSMQNGl8rFHLIKORVeP5q/Nq7mrya+gF1"
+    "5X0IJXhfojHadzU7oxE+LvzRe1iJGzO+pXEJiUGu1x0ZYEeSHkEZrEbS9jylHimHX6it3jOgzMes7EOn84Do6tur8kr8j"
+    "IuSTX6edsNXa220PA+tLbG//z1aFbJb6xz71pYcxKdfJ6+9ecvlBoEU01q+NECsFFCib0umfVtiYLPw3wS/UEmEgTF+x/"
+    "mdWnTx/V8yfPe1yTndue1pE3Z8azsaVsabpOWOsmkQ3iI3bJxdIduuRWJYjiEZndO2+N+Cf5GVPzT2SCPNI5ZT7VyBWsc"
+    "xVRcQ+6AJUKk+HwI3TDMXql8Wd7SNK70A14gKpk6kNkg2nczRCaXUu0O5TwiQbNa+8TqtKfwHSjxKAhN1Y1TZ7LV62pXN"
+    "PkT0JHWuxl5dYU9S7nK93H8cPnkZaMgFxDgQwykTrjo8L9mK4LxvIcjvP+HP/AS1EaIm19ai9lhwXbHDwYzst8gkn8RYk"
+    "1zrZOPRs8fxa1C2kjVZyDJzwpU32wZkPRgnYOwc8DUKfsUkxakFGEQAyRsA8ZX1MZeo0HO6C39LBLZIqFHz/fWex9FFAF"
+    "GUGIoj9rvwW6LNNvpkKPOgs5SPRtk9RK9aTrP7O1HRRr69QO0PkoAPkW33+mOuJkjSfNRre05ppNouNA7PL6DO2KqT1Lq"
+    "wiycwIgRXBDXIBhJ2rBy5Miw2YfdW7b/N7stqfedAQtESnPcbJSXheWIgP97fT7R7IJC++XRyNPW3oqHkfpuyx2310sND"
+    "Yc5LYrY7Q4ui/1aqn+uPO2rccGS33cgupe9Dz1tsBte0zWFQOuw+f3cvgPmDKp1/Plnx6PrT9T/bktSuvq00an6rhmoc4"
+    "TT4sMd30kGqvtx2eEZnYrM1593XUM3m0a1/3jfGlnaPm3C+lZMUfAppjhspOi5W9NFfR+oYBVYuUkfSTYUc/BDBx0nS+V"
+    "yWAc6BLrL+Jx7G3nJSrZICI7Rew8aj4LWljs03/giw5g2ggcwbokSYeYdNay7MMoCgUHE8oRiCIJ68KAPgpmpdn0tEKEU"
+    "X/tSeBsnTQAEg5S2F3Yxyx5hw8vTclkV+4dxG9w6dUY53LeG1mXJS9hEdf2zKFxQSkU4OYVJm93jke11UfMK8o5r1J2Hm"
+    "Ne1iyxGfpDq/+9Z7ocF4FxwtVT7yQ3+ko1QhKwnmax3CUB1gmlNPjgkIVeGpP6JtWA+02f5olO+FJrJf5mjK0tB1eGfU3"
+    "jaEKMPzGaBE8ptWp6hAKYFZZlSt7GdBCCh5dKSo5m+EceAjoHj6aM5R/YYkt80nWx1IQ4wokAMO53B0uv2RacywcSblDF"
+    "WizQFuaaECLs3H++iLnG+iApGe7y78ZJWudfG/PuFia9ggRuJgiJifD3Y2VW2ZBlgGAQiR915Th+9/0grAXxfkkknwhIi"
+    "iaVE1Q+ftDbwXa4fVbowgyPrTNn9knZtWrX1IkyBdk+IOfdOMEtDf0ushw9h8/h36bxZOK/JQ14ZvumbIkNoTdAGF1joC"
+    "rK1eC7T2jKzyLdUZTqhZLQvfa8hTBF2S7JvXCjmOP6Lrx4VnEsiM1ScL1h85TohU7hToQYHOIuKVUY2gUx9V8AeF4yNzW"
+    "nlQNwppt4um+uyCoapt2IU3m+xCsxOf1Nq1utl1RXj+Gs9CEUGhu3TjlY2nV5m+I4DOuCbuGw4e9wMfYLxoji6Yh+WgRi"
+    "uLQa4mBcrAZTeyq9WnbLWLVmz4lLgixdViI/DBoRuk4xtkq35klxRH+6Hgyds1+W+gQioa33kRZFCFhNLEDB1XlKR4vUM"
+    "zafM5DQkg0vGrHKrGgohFGm76SR1O/tpJzZdVuM2V4VQqLnXypJ5U06nffa3ZWZ0iitp4EaGXlealG6NfYKi/rJQiw+ao"
+    "f9s40ysQPAC3UmY8dQx5gRx9bvSjNo2xlkp9nEJfMK4MbqGx+zXsUyvItTqa1SGUSUXdc4Mc1YbV2GqDdgZFbUb/UIcsi"
+    "ggBPFnlCN9oAQaJbP3lrvnE+a5xF8qVIdBjNeIqAnfq1ZNYsZ9KLws86d68iXcBjPdcYChNtLaY6BCNKgjPBmurlAM84c"
+    "gLA5rRwQeZ7KSarkQjHXejxNijmuCypKbbhN8YJY95EOutw8rRH3Xw6EpbvfD4U6IFGOiRdAQgPrOx5bDfZ+v5H0kUywR"
+    "i5ierjMU+tOkCNsa4/uBU97Ra9SUIAnhESH5VgvyqhAtQ+rXUIKG3D23d5q0BC5U0bcDtuy0BDkcuEjyhi83h5BIIe00m"
+    "IChbJiS0okDSyqtNLjlzje6hwG5vnMQbu0soxnaQarFR71iakBRdHbuJ1iraCO9KNjh4z40rPm5YGvDs12jTN9KswWRSb"
+    "1uc1I3FiTJ2JcGKWShfmbaS5gYhSylxFFgp7aIqoBY4thaYLFjrqG4saSHvy3wSszw1nU5BIiu8ryVqUPoU5yIOGcgAuk"
+    "3t39QezyQm+34HGlNg4nzahys2JniI/Nb+JlpGm2BA9RS9nnxbz076/fEkQ/yfosc6/IgMWDpPEYM++ohShwdTwGR2hwe"
+    "oxYaMTC4GJuNwKoatjEOVsSEoAh1tAQq0/a02O4U1dDs12+B+rdXXVWcwHVcBCGYAKMin2FCA9nelcInYo+1dkrLlHdcI"
+    "wGAxrz/knoZ2Gb7w9B0zvkDf89+Xsrx/T/ZBwJq4PYrtjJFIkApUfOS+Dt8A7K/WCJvaaCNsrDc",
+    "YnlF6BpB5w8m+UA9sciS1u9NeJaAHeXTj+u2mYZK8f04uSzkPXXUBjzv9Z+MLQsJ5KdEQ3oNNtlfp02VT3QKvwgOogGmK"
+    "XLHCqgJT1Vq49s05rr8VJmxTzi5g24ff515FbCqFfYEtbMziNrJbs4AFgamEv3oXW3Zzo6g5FHwD6AV1KvgbRoy5VXkWD"
+    "ypSW1GAHLO32SsvQbOyZHuTJ2aTd9yKrWxWVH0CUmrbqgzeV1GjTWJ5K50s/5IlGFrKUPdhKdAKCZ/39wG3FhN8nFIC8A"
+    "TeG+REMq9R6KPJDoDVFC0Ofsy9N6iA1qAS6xDad0BERUzqb6qCVYBohoN7AMD/NTpcANlm0QCkY1QOr1ERgNbCTSJeruh"
+    "8FOxR+Bs3R6Zr2nEVviwzvmOKDZ709Co3vsSyl/Bgsz3kxYMStZwDxPyftO0DDJb0ACarn4H19lwQ7snXFS2EoRfA077x"
+    "N+yyvvDc97fRgpcOBNE3FJAGZhOqhiLw+VVWVNJ8N8fVVCHP4/6+etAmS39q+5X6ZHrZckOLlO9hm5y9ERtsuHjklP2Rg"
+    "3RfIDbSYUlMTFEPC2GliBZrsakz1cGe/sCQTfzcij34qtpyomeucoThR/cWPWUyCJsJyAsCV/XwADgKHs03lkZry75QeT"
+    "Pp3v6RI4f7NQo/qIX8Ebi0ai7ZIIScHKC3yBjVvZQMyfgOEnf8pgp+sjWfb5Sz7CvlnGZh5B7f//hNXhf/TuWtvRzfIBJ"
+    "/4elafY1QIUkJcE3aHgaNskCjqeX1BinAtQSktJSeXY9YsY8PwhikVxJKAMrsUSqiEcEF9AfIz54mwOOvvq7p5J8mwkzN"
+    "mwpdq1Uq6aVD4PSgIknnQxqvC5wT2/JSebcy04+dZVN/dRuAy+vFg9DLtJDbJ77SH0s8tp2R+h94m8bQqyDwBX5nb0eR1"
+    "Vq8xSILSVI6YIaZL+4fszmzQyiEQzk41WcX13y6TCH+xLvmDFee1eM6kOfVGK1S/mgOODRPzjF+qs61R26AyCtl8rFsRv"
+    "aqhMrfFrQuGOy0U+nWAMYKt0s/0B/3GkM4wFsgwtUPD8OjvgkshmYsnkR/L3UEaYnzB5Nfl8nzfr8LP7P5fMrR2jvaHRr"
+    "dAqysd5jxbjCfHlygCxN3heLYvFLxebzT4eCkU23E62m1d/dsDpWczn9d9k8GMTbUJ0eW/pwafd6lH0o6OaGXk9Nfl3M5"
+    "h+/z+fy0Sz8z7AN08/Xr11+0vNx/MeGHtg0FNaeO02fcGGcsyV57lRUzv9JWNcBSXXgVm/NgAFlUbKppPeqPtTts96gPa"
+    "IGs2nGIaK/nB92BPhakGvTdA/X4pI/BUrzoDK9f0FPdMa61WJnfedwQCJ0ouPO/VeGJHAzEO5TBXsJG+zbFv2/p71f090"
+    "f6+wP9/RL+WkIWqn4oAIKyrlGzozUWFN7jrG+los4HePuu5FhltfIdH9VnJ2TLac7QMTSJqDsDf+TXnQ5lVrGpVCySg42"
+    "s/tNBv7HkpTNNSO8DO011exW8A9x2OkBkDuCx4wIr/i4HBlzNREWaLbM3rPsYXnrj0Ps1WR2ugc6P935NfB8hR2AAC31+"
+    "ydFZtfZHWlFGOlWF4w0qMvT4T7uAG/yGLtquVnp8qze9SgZpoUOzOyCGApn5P/hs0yjgxDf17k6Q/o21cxdydxZ7Qp8O5"
+    "KEPMwOt/sNSyEXyb60xFOuaHVKHSrfm5Wcw9WO21aXgaD+UMk4raMg7BPbP6g+gtU7BlWPHNDaD6XGdHOaBP52enh73+9"
+    "bXA8gsSIo8bmWSx+1MJ5Dp2uQYABbfqOUUMlRus8dbsAefG1A7ewaYZ9yK4nPSx8W7BhoGy/+PE5zTCpe6lekQRFMf86G"
+    "Xm/3lH/ilqcO1yLo0qGkBk3ce/lY1nvfc6zK0qoqgls5Adk9Rs2RFRiqfnvSF2S2T8jw86Su6xgVL1fylK8p/4LeSR4Hd"
+    "EbChYLr291MTzu0djyyWaeadduk5Ky4Gfa/2u9x8X5zSWCv3E9aJeEWKy9uRZIcQB4nLP54MeNmngUo6gSRrpU36Kaarx"
+    "QV5X68j6nTsTrb6eFDZvVSTAqtc+WaABWBTK+yhdZkAoa/qLB9Zzvud/Px8MJKTYnpej/OwCKqw6AzWG1r3F7gnkyJeIu"
+    "uOpiFfMhf/8v4bjLUEvJdGBor1hm9lSvE4GnGOZSxkErYcMbB7Fltwyb7bWgPLE6xiL3ooqsAUmd7EpYxqqTrkUZxgVDW"
+    "Ncrqcga6H+g7jOuRN4PIIA1/SS7lEQR/QBfd7XPc4BowPfNZo63aOjcGVvq+obgZUV/feHQMnWojVJJ0GIFwE2Z46Oyna"
+    "UmxKUf71IR/d/pl4ZEVjRWp/eEBNep9/UIduB/Z5aaapxaBCPoyQv12hhmJNUL9o2D6URulqaHdLV0jubvojM+Gkgxew7"
+    "jdm3ZUAZ2Lk/AcPVIQHzNmdT7cevSSapY46orjmgw65tcPoeGNCEDvleklbpqrN1/o4ozbHGRVJrrcyBNr6u2wsnAw01Y"
+    "os/C7VnUwaff4u1U1MI9s8CqN4wBdjb64oet8K59of5Wea4RzlQKgV0k2vl5lX/W8rgmPui8HJs2fPTgan/vn5eX8EEib"
+    "kqeB5cEwp/j9u5UbltxTuSYWt4wa8qvOMcjadV9dKNTbjX5A8aKJDqjiQbr939NzpYzhIoML93vNDfHl+7OLxgWyiQTZT"
+    "9nPeYswlbyPcrhT7xL1cSuKWOagDdOOHEgTgsr733G4XPwoMN6kDTULOBmg/1G2en5ycMMZnuwlORyALuDOsE1bj/ICav"
+    "0Z/XlkSpMEL+kFhhqZ+UaOYSS7M/oinCCN6wOaJ0rwCmML7F30Oy2IS2UeMDKCs1Awvb38s7/4+Bdl5K5M08lxvUUoQza"
+    "su3RPfreJL6FbgYGO+63MAcVlt2OVN3EUE84rnY3jnOfymOZ23kMbVxViQeBhRpniExpEG4QEjDcLPbVTmdFRR4FdWy07"
+    "Rzo8jcWA3wo98ZfqTVQXrLz5MqmkIO+IVSN2AohKKYYg4nDLDXOHBQRVOugPR7R0DCYI/A2PrtxPsFMARqBlhtPKf9gZD"
+    "TKqA+xwc94PDPrTviw+AfqNkd8zQW4wZymLlF2wKwfP0H6mPEnHopeQ7t3IcM0rw5I0r8+hDlCTmuVrOcGawRFFc6zOrD"
+    "zN5gUyDeuM6YnODIkbpe12LF7UQP1Ti21z8lIuvc5FXoqjE77n4CojUfySrXy1i9u+Nw0SUwEa80xfS48s5jK62JfAjme"
+    "sDOesbTatHJXBnmGu8xuo9+I9SB8zDc+iFDqo0B/xV8fEIUJA9DKeVK+s0NDcrOiAKzsnZVCsgz47RM2OOhwxzPEAgdUF"
+    "f/ZtPDqdketl8xyQRcT1HUA9pLFm4O/bpmFujtnk4GM3PtJn+aA5ojeNHs7HXeQgP3QE++v4qN44I2lSQ1cHXpGPGWwmW"
+    "lHE0A/p/tdbnh7p2EYerPMhEVlR4MyBMc4GnW3gdOLl2vc6KqD45YsVK5gu6egI/fJPXz00q33ep0w+H5oPyO9z+oO6h2"
+    "dECeznu/IIul9tV0VUiW6kV8CvRhQxg9XI2AVRhAOZ4Eqb4EfrybGo5DaqUYIH7eaLe9L0SvDhA4M4yWhUFqwkuyFQsw3"
+    "SSwHJPR3EP5w/SQrUKIibgwxR0xL4p0sTpjy3ww3J+sMQ7LWgqMWeCUBMrMz1MuIdsh0DslcjXHQT4LtR1bLq5Y2oO54o"
+    "rOZnSTRkX/PYM32iKdf7nU2NDFTfkJ90KX0cDqKe2OP4a4wrB7w8V/36bj7VNbz0NMOWFyvFTPu",
+    "5an/pNQ//Krdsg33rNcUyFereKZvJD3twuqbEocFwpxQtXGWDBo+tFcKGK0Ju5OxFVTxo9feBDUwbAe+0KoY3L2f6M02U"
+    "OG+qDsmBT5ova39Hb4HHRD4KzfKCNhoGRfM2loR02uZGKGYgd5Nvnt0KBc5+7Of3Yaqt8O8IsBeSqyAEJo7URpPWnweCg"
+    "z+Gb9M21eh6vwvMrynVW4GlWZK7KwptIYbOjuzRG61HpHQzZY1ejs2NzKXoZ5eRg3anoCrs43LVT57tSR9aRlb4tZ3LTG"
+    "UxD7h9gSHpD67grbZ1KjCed1fl+a6XUbTdJmAGVXdIdS2SxagcSivEcUOIpDtQNj0uzi69w9kZX3a4DjKae3Zsw17vtao"
+    "rx7Xh7jlOMRXyFV3HcAFlIul1BFau5v5qqyqEXRh5fdm+syxEdaAxKxiDqhEgS4GfpA6sexOImmIs5KhVpekEQshwSNrY"
+    "giqg94MooSKiOEuMbfaKDPAJZm1fnZKqQS9h7GKy7yQ3b8wZ4l4B/Oh79wpx3OcF/6tUYthQfKXaV/ogpGLaq6dx/tiLr"
+    "xcsS778KrWtApFoSil2Eygk7uCRfCDYYxWeV6d8oRhYe+hJPz/GnmKJwGsbN2W2Td8wZAlj+0lKE0HVNtbEkBMh+55UC2"
+    "I/OIx1T9q+CYur1LiWyqmFqDG3uuTqNhoxr5ln6tHd6erq/n2kXRkZImcIsqcCIL3mwN1gHVqcN1kIztHbO6DzkOtd83m"
+    "bm+o+W4/pbfZ6RIxJME8BVeQ/dvvEAKEcinvf40aA/PlYFpvyCvgHUPDxo8yNyP7TSTW5Fbvl+QUKC1JJBh1kdBTMPdww"
+    "8afRJ8aYwm3XzDTMTmFVPomYL7j294T6YTyhv0IfWLTvLPAfyTOnqGYgchhZGQg3Dz28KDvxXPcYi8v2bfX2n5trcGIPI"
+    "vDFDxKlEidrfvMqj1tdfMkpq5jiy4LkMi1G5vx+hgmtUqqylzupHIapQAH/KwyDqDEZ5b7kIKTNbsubjImDeQN//EWKWc"
+    "RRgAkZ7zU00ULIgze3LzLibG8wg33+pg8kXyjUSg7fKLAl5llt+tJzU+cPjm0IEBdjAzObGYnKkrAF4v0FHbCvi7QZKeE"
+    "vhnxdRnNb3eJaiJ7vS92dPzK1J5PxCtwq2T/JS46QwNo+BKTZt7qHzsLH27b27Gylbnl18/WR/lJ5pugpUIUV+G4+KFaV"
+    "NfYqyK5skTSXSqYDVvdj5hW/yHRiE8da4WKu+eRvhHlYczDKjO2aba3p5B6fNTWPKsMtxOzqwFX6mJ+R6Aa0FdB0XuW+I"
+    "qliWsNNSoVeCNiJdwWjuPRIqLlPUTjdBN+MeGV6H6nJH/X1ceHGzwPayxCoOI18GgQLUXH1Di1r1CCAPUldjUmP1J+6R+"
+    "Bn+4bVmrTG1VD1qCs+bwmnkM8PLEEjXEv7FojETsZDYrljw0ma0kjgmAK8Q6F4MzzxjkGpcHt8p/zTNt7S3IWsPr8lT0F"
+    "DEbsO0cHS/Rhj+n41rRhQoVrsYPMvvXDmRK944YraKQEiHztYb8T25Lbbd1slg1w773R9FZzXsiAh2BCua8N7cMPw6x3g"
+    "gzXtejZVjBzdcM2cUTUVRXAftnBr363XFXEwH1SX1kLD2W4W+ys3NojUDOobjNmb0m22yIYrJuEayfh2VVxXwXtISBKqw"
+    "fZkST1e33GTCZWGvhbJ2QYe2oOUtt8PyhWRKIlFS3aEJfOuoVqsZosZDr2yTAeP06yUOUTpqXukbmdCEtjmNOdDKKGx/c"
+    "5cprPV5hvSRr7sqEAIp4HkHfwe2bT1KMonNu3GEYyA3hjLXBkWOzSPNefOhOwDZTnA3dKcF3VRGcyoquqxE75Hwv3iLCC"
+    "T/DzpaCEW6qjAt+HWe1mFd8EUjdbMekLTBeqo5zO3dQQKSvt2YHSPp2kCCMaS1kxgvNqZXbfGMxLwxxYBxqgHaIyswomm"
+    "mxkN2wObeH6uEEsi0lmVMcRYITjFZGV3gDi5R2wLSV7fUK5Hi1T7lWXow6I/7QdlND45BsjsnMQbYw+MxPQWm1ahDOSjV"
+    "nwYT9WjOwItwMLSujsqL3VGQ1HEuK9Nzf8yezTmHWdDRzAL2fs6FiqZQTNf+9p1nFgRaTjMFXz/GF0LgMcM9w6IJ9LHnK"
+    "ajEi382rxeKwhWWDGALw+CxoIZhsaxkgmz2qCJGmG5JoCc6bMdceBlhtINVMkcXKvCmzTIVOIndiGYVI4jlSRXmTYiQQu"
+    "VoNpBlfldtXplOgahQhyf1kYoVez9CvsfofFNqN0fAIoEPGxY1CDlkutOEB926lFN9ZbpTirJzcuT7e2kPpwcPdnH6YNr"
+    "OQgwovlc8PERe6p9FGIKOhKy0OWVrhlIUdlAJZnFxeCyW0wRXSFIUB1kEeAtQYdyh0SffLgAUpjuUh5RH7JUPDyWO77zo"
+    "QKJ2lS6pxxgjr6Q+23aNxXZUe4TefIupQyGzAKYuHxWNng7VI0q9VkzJgJ8VYeQQpBRcBQXNSjnsNfLbCO+RUDxTxFyd+"
+    "uyTh1AB84m/v+cNzFbqAgQQwKkCEEBVaDEjVyrZgKwVMsqOlWeqvcnUJ9+gArZKppq2qZ1kNAM9r5bXgdU5jsNFvVhrzr"
+    "KpgC4Hw+5EIh6zljJQRt66vnjcGms37mELGF6i2T/kKAkgV1kxptCdm2/F3ghI5WNwxlJkihnB1lQLJbeQYQvWKqctDDW"
+    "ZopxWsDmWpf3SEdMEO7+sDNpBucTMZzuV5xZl5oi5BBaCAYgjloOtdyUvruleGZp4Vky3a+SJ0vrvEvnvsgZuu8HQQEky"
+    "ECGUwByT1IrxzdYjgOZcNMNoZIF5mLVEMtiEldAB4kQSpqF2M9ybj5oXkHbmYzyjCIxWEN0bVEFdI1OPTMz39+89PJPQm"
+    "tUxvgQ4mxtH2/WkNjdiTMUqXtZBYiRyXS/FB8LrUdISr8wxZxft2ycfoQ2M2kuatZTxeYYemLyNItRujHm/0LO5oQKIRk"
+    "FJ4torCcuXaLGaint4PcRXg9NK5Cmsu+0JxuQGxudlBKTPD+h8TwvajfgXcCZhZ8L89BVHo2TryH5rTsqBoVbn4oimKCB"
+    "hmyRCPzw0dc5Vq3sUqJUeETFXnRDVvEgG1KSiMiBcKZDTWQWxEkGFc0j6DQ22ud8oz7iakULj9hqNyEtlz4smJSzyeUgj"
+    "3N9Xr2oa/JFfdrsq/1lzYz3kMnkgS6czspgi2BMF3v2GmRrmiuqnNBKuil5Jt9HSIDqlVptmivp0vK0psI07dTZbS65Ot"
+    "4pw42SoQpG8WYElr0AxWWIPOoMpdF7TkCXQkOVZNVoCBYEM+DGE3+mouRdFCXlKq8At5Ii58fWn1ByR5RjVIqPbni1Sf+"
+    "0tWXuGdhk7FOn5TkV6jihgq/7tManJuAojHhwOrUTF9lLE9MMLJub8guuR4OMlOs8xKDNPnGLqkNWnhBCsfj/1do3mPMw"
+    "OBifjYTDQGvBVLjBKOMAnnlUDF8cbntFlTBt/Li6X8vs54BZyu0sVUsV430WJ6gmO6k1gHhv7aQ5fbKANXwWw2P5aUb//"
+    "olT+S9v4s+qgrafjwqQX+NmiNc3p1jm5XtdjVH0H+Cf8rydRMb4WJYn6QImji+ACxT2MlUfa0v+iUMax8ohYXGghDbHjW"
+    "6kj2IDIMWZf0IDZDvG9ZRrO39UvS70+3RGkbG2QqumIt6zEhZ27V6MhDM0ne6yozB33wLX0Ct9Uj+gV4sKSUQm/wOCAya"
+    "1YhQKcgRqiSqPzRUqkgRYYTWGbNNaGw/J9UjBrnZJCuTlp+PEvUWvXsoucb/B6K33Mi9cYmZNge",
+    "jEHxvC2hr7b/l0VX2mhxhmFNAGwX7X2rTmJyDQ+xPBZ5/1RTHRWxziEr1FVf6OOa2FSBYiPPuAhui4VLXEyY0kf+61AYc"
+    "ido5fiW4quY8XQUPHwyBTA+sgeuh/4JBJy8a8KSVH7/vcgXsOmfIsn1FPiUfWxWoa+w8BtTLKpZU7ACs5CaTY5WjIeQeH"
+    "57f4+1RZ5VBvwKbvqi4iD8a0YA2aVvmhd7oJ+hQXMgWb/8f5MOd7rB1Q7Xssxpuak7nxgL5VUsXwqlELxYkbYbQTU/Mg2"
+    "abgDLdS/fFwXwCtdGCEBuX+tnNMBf2EPk2/JvToRaOBC887RxNLpAurHY7yeIq1K1k/pwH12z4mZbxkL8NRrpfKq4f3VG"
+    "gDWt6pncaqnLBdAOht5mTplz+iU3VfLlTfLNfYKFZi3Uuoz7E4Jw7DefWLTXpCbAsfzHXuYBRgZDtWLFBhwt6wlvpjctc"
+    "Ez7FesGmf/dYIVqsVqad3MsTnr1UHFFugniDqSS6bXKdB/ANRgw8/pUoucsDY5Lk2xbgQ4FQWc4Qf9JKe2+2aiGg/Vvd2"
+    "qxyXGG9Qgh4v8BzDFCUKZPbxx0hwdB0nr+CnVXFwW4ol3f9P/tPDjhuGJRdYJE3+UGWDkY/Z6A2mPu3EjIpTdTHRjPGI2"
+    "IsB2I6mCsIaNyjoJnVuqjUm3iJuDxmAiW2o64IwxtphSD4mbYDIX2nmajqD76uCRG31tPPzcz90OxufQANFxQ7cj87hI5"
+    "E/vvkEjOCDYOWJ7Ijk73Yjmc/QPWqIfkf+Yufg+UOR3MjTKE7JqNf7AryvUBO7vr8gEqRLUVpCjgEYmr0BS6U4S2EK0kX"
+    "Id5NMif++qNrpS7oJA/9CHDi+UwyvQEG8hDGl09vDgSYxqb9ZPhTX0ZLgV0FVioGbUZl+QbtNcUME3A2BtIdS1sxiguWB"
+    "ekEZ0bWlJzUYiPepC+2WT/92Ss8Ne1+6DEpNfgrxoDI31TS3c/7VxqTXcBMZbzKXvso/qr3dfPFMx/tkP0d+8ieT9ZXHL"
+    "lwhdROjKQGMrJV6/1O4sOntjwP1vgfEdfyza3cAn6gBe7WDfQaeqtbH8QllCXKaIGxnRUsgCdpR0XUHAgScYtMIIqi9gt"
+    "/PfT3hmfq8qZgkN6nlERDNewdq2HkDVxFilsDLoYhxdPODaP9D+ZldjP/R6T/0nBz15J2OvoBCRHCbCr8KCL9ury/sVMF"
+    "wE1pEC60Ru7a4SeVq0fgXCsOJ+rtfo0KZVirheDw8azDCM9Du6Ju6FV9FMVDtmggf5Yx3+czBY3DnVPQay7C5T4bhv0hk"
+    "G/yNLlAivGXMq+OlWskzn/7SCAUr7cnGQuFeyde85bgIgUG8AwXwR4S1bFDYFEsmIFG+1oTtP0QT1x4LMoQQHr4a3gu+H"
+    "5eoom13TxI7eeS3bd5zbl4vTrcnyrn6RwW4LI4B4vGTQVXeN/whfPFZwajfUcEVSSh8kEbz3HNZlABiyRt36AGg2xU5Av"
+    "kEBPT7ypLOMkiwl6aNN52ATrBa9BDebR7+k3ZS/L4HPe5Fj+BTI9RpDVHlfVDbgf1HpknjFYgOVdG2pjuLgS7pcyIbrXL"
+    "bZondo1yMMiTL0A/3nFnSwwM4yC1Z3889oQYbFUFgKla2LJh69ugj5U6fC/W0u68AvXf5yvlDHFfQ/DPRAgXFcv+WAkY9"
+    "p55NrGbdJYbwlBQSYc5yA1/gJn9nHDwPScEB5XcSE8v654vuVuNeIvmHNgOrt71OXdcJgOs6RS1cNwjMQQfoEQrqJVIoz"
+    "2IX/c23+U4ChDjlodSW8+OJnvtFF9a2DX/yDoYhJNMx1nzvyqWfNCk/eZqJFn77dsrrkG1oEXjbMViSNmT5ekEkBUYDJV"
+    "Te3MMn4Ib2T2TsEqoeHwchTN0qjmg9FR7Zw2qPb7ZGZgmyociJdE+e0HePypwWRFzaLsq/25g9sJK8+1x13cbfpGQOkjW"
+    "oFZo6zgUBPrSJjR5sdNmOYU1SX4+fB6dCy9SIb+xxBxnOHSRNHPUJEwF78RXlN92b3Bf3F639iYCpKumEUk3M8pUPTQwC"
+    "4H2t1O9DLqJKIZEL3GggnegdEhHRoPsMBDAzPdCv0g0dg0hBoUmkL1IBpFOx9bUWRh+F0YL+p1T1orfVTvRpdzoiasS+N"
+    "7K+Ahozw8Kt/YHbqZjEx8NtQZEVUkDZRqw9OegORt5hWrXfEOMPdsDgP3V+XA9hc7njQOwVcVxnnTwcterVcmzcu4Bjgr"
+    "TrH2we9vBNq52dj72j5sXy74z43q98glgHfyGOr1aARK5VhcWAZ9Q2MtyO7BwvLsdHy+yt9ih9bHqA3I3Dq5EH4G57vnv"
+    "WO0eNwKI7FoD9t7FKepudh6T9NA898FcO+OOyLE0D28DR4Dm/w/GxoFzsP0SykcT7MDgZHR33/Kf/F1i2D8SYbj/kghtV"
+    "6Gp9R99qG5NYG+xo4Gsjl+53e8Yio7IceerCIBCYzQTqZnOmZO+rv719zFnR5EYA0oShG/k06R6LqnNoX9y6KxhkepSRk"
+    "aTsuWXTwS+j6GV1rQReyoz5t0DtuLhw2+bp2oQ+bhXYW6dtFvi7wou6f0QvEunV4Txu07llW4j9VjyLGJohzaV3k8md3D"
+    "q/ugtLcOpzyrcP3Juk/XXSEXQjkShLkA9C5r7Qv+l2vRdRqMNe2fpznG6CfuZap7VSB4f6I3UnOwkO0LMPK6fYqzrNcYA"
+    "SvXh0t1I+X9u5E2rv31xjsA2+MsO4gxi6UPXY7BO6Cjht/4O+vogWMdKN1PtC0kkSBu0aUu28xJu866GvpYTboB/3c+37"
+    "7emN7IjCHyHbNB/K9mXHJVvXqwY3UpIQZ/3asE/G7bta78+2Ue0i53zWalBLTP3BGh+NrBPVc2BkyP8hoyu1B7tXIQl1U"
+    "481eBapX57BSaHyENyrjPcq150GXAEruyFDaxs0+W+kgo03aK3qC3PfdtDVxywVw++oZgDmWGbzT/cmqnfY1znTxurVGo"
+    "d39XF1S2vTw9lJKvGbl/B6noMQ7Cmid9Z3NVJ25zrxsrjMv1XXmAEy0UemUllBGSQqf7SvBbS682ED2HFK3sbQAvK5C5i"
+    "NCR2vYYhwFaFPThGBU8yriJq1UaXRYfvb84SE+e66DiGmFyZeI/7B0h1ZliMckbdqbHcRbiyWW4bzrYQOqmP7wNBkBG7c"
+    "Uy07ydGuFmxHfG23VHTA4bWVVzechb0GSo3APg5OgnTQcH/X7wYAmhdJ/eRrBtKiX/zyNRoQ7ydX6W1RnVQqcfP2A4lTa"
+    "4NlmwnzLosT3AV7LbTilYkgGKECwzb0bVrmrmWg927DiNNGGNufCgD2lybuF9w61ghhsBv7zD44wJsJ6+y55ZCtps5Ho1"
+    "fjUyq17TGAuQYKo04XLcRf/5Fb5l8AwsI5DxXLNOFisfQ9DoVxz6AYScs5R/tKJ8ZdWrtRXa7Ek/zzkIk2UJiuoG9+nxp"
+    "x4Zt6/Jl53xGcLJXOFdWdwJObwBrQF/WeORnEnPW8iG3afo3rZ5O6m3cGRL+adjPNwlZTJVNLNKE+kGPFa88ThR3rMUEm"
+    "iPEpxtWLx3F8v7oRjpc05zddyVCVDFT2KZtyMuS++5fhM2im4JctJ8VV4OhSpDGHdb8MV3wX8XPBN9kowRtvJi8KSjC8K"
+    "yyX51ujj6hDPQXJjRgs19qhCNNoHIekW2uloI4OnX3WGhBmA1azErcDMLGn44gmqFFpGn759hyqfQl1hpgKrjJ5+hX4BG"
+    "xLELbMHTa1bNbzdqOG2x8Nux1cxgvLXMACdxUfergLGLc2vAOQBQHKrpcpSY3CWrbZXOlrDe7zO",
+    "mr1wmspLE5IaeANb5VL1ojKGrfcGTRq54xhH7hDG+0y36/kt7D5rGeZYogk12rsxh7JsSmihCBAVByjqmWGFjQ9Oll6D6"
+    "G3OlihW+Vn9dDi2gmLhAaiCzjfSunep81V30K0O8OAxykCs/gqwjiUJXW0ZBlRYAuVlRoV48xDTy019FN4b76mFh6Xtqs"
+    "ev8BvwiAu8jJglm1rNOa4hu5bDA84eWQ5RTD+TE1/bGdmPe3JZe1pxp1TG08ZsozETV3NFoc+js7Dmce/vK/EAPdk1tL7"
+    "Bk48KFWiF9Tw5Euh7fKsnRrDXxP7+nUnBsaOaFWdF1Yv+8yhJgyQCteGPba5VtTVvGhxznOpRWxlYCFsvFylNnxK6ofKb"
+    "hn9o6/2UQlAtGwKqSTNggrsKHavQ7OlWUXfKyKDcbqzpv2pzhcYzN0DD6SikWNtDqczRMJ3pmRYT3LlKjgWR1UcrTeR94"
+    "TcO+4Dp+8CD9M3FmIhVM7rcdEKxiJsLYa74+jkaT4azfEXOaBZIWp6LQHzSs9I+UbwJ3/Ho6fCvO5AgxspjvDyKVj4SOX"
+    "5AFHk1Ts+LVligGzTAzcZe6wTrPVqeWATive8H3hJhHkubrt4gtbTe3uPgQaAuxq0GApqPefgeKjGaXsp9RfdJJeF76vo"
+    "5adHYT31pqzMNuK44HsCkeyq6p9NNjYahH2zuTxJu0TieKHdOtNsid1heOP3KjW9ZHeO0Fsrau1Q30kKlBWpcom4+Kadn"
+    "dD8TWjdFLeimTGPelAGI7kWRqO9EWCKMDFF1UMMgAG0NHlWJR12U4L/qcqvjYXDqW5MedT751f52Ggz9ZjvYGoG7LTyJw"
+    "2bUoMZehAqJqFR1MhrxpcsU3bn1BYEtP+Nt2D1+eMjP1d7t6KhdG6hBtiidwo+bU8IkqxCHFFXjmUZfpP9GTRUPLWihjk"
+    "bzb9T+DR44FO1efOhRIBEhN+muiYk0icQ7L4c14bF1huLWsNXqsnA6UYh8lXyIRs+DwdSMlz4DC2pwUythJ456u7VARhc"
+    "2FI16SWvChp6iDAdHPiESUn66J/0+LNSPtVCqImQnXqGvBgUDV2t1giGzgDftU+9YaWqZVeejwtCdUdEJ84ZFVwBS0NpH"
+    "Z1VHe+uMD0HIee7zzh7Zeqo7vCFdNwx4yi05UIy9UdTnI/h8hAG8VaX7+/zh/GRD90UjoiwbQwLWoJnRJxuGI2zVn6FJy"
+    "F3Q0sLdKtNlUsSx2XCmnan0QTa5hNydh9wgupncnWkeA62pNvjBcff0NGgxgbC/MssyEHULOe6uauNur8KL/TMvGwOZ8I"
+    "Pn/jgOVJxYZdQJmDYNu6ebdxAzLiSNxdmQXZajBtelIXxhWp/RFRYEGoGaT/yWyu5z/QCYisxSIjRuV6FQwgFeoNSqAcs"
+    "GinXgkvSjWVsxGYrDaRNbGlZN3TowOOkj9WnvpljtJpE0ZIqr400274IIEKmR7e8nZxEI9INnABpJZ34OL93nDw/JWdl5"
+    "jhehhZBob4JYJDSy4xZW/HqH5voW74czYkrZVjAcFNybp0ejQi84Hp4pDoEIjJEbiw0BxwyrYEkH5sE3gWqMfhh4/LniN"
+    "wsDO8twrhhN+kxMZtFIABwQcM6zq76P77wlxu4D2OAbXygseDuSZCtefwKIBKPZZyF5czY2NwZmE3afMw2fhaVv3W852r"
+    "gbLfOillimrVsmdiQhwb2e7izNRN6UmxORc/GWHMhwLa+L8l44t1GO0fsDNy4yjFaPgdCBo+npayMNAL6Wnu66aK8qxqo"
+    "c/YxiUq3n6Gt4MQMNEEZi0jzu738rvbjjBoBnU714c+uKePUo8Lkds/tD28vwRVkWt28AmSDzRC/v6OxssJ5Q6CSyIpBa"
+    "k/4l4OOFNJFsv0Ttyl6fFK7aPMCoLKrW8QuIRKgY0iqm8QBQdR8tsgFyb7Uyv1M/zfURsAmmWDQMFPNO+/vNuWf9tDo44"
+    "tNOevQF7KaCvT8AEyDXZ6v3scMrgyQpF92y3JqhFxso+11tRYshDMxyaN26O6Vq38fROkZXuDFjchbOEKsaIf3Sc1nPhJ"
+    "qgaMbe2cDlF5kM3GixAMimc3sKlmWZx1hXxwAnoa69c1DR5eAG6Tm4qnS/FhE7B9k8umCGR89fZJRQGutNe+7aH7VPVW/"
+    "FinsHEotCRwFgWEQpeJPwDuULH8KCVIJrSvHBN6nSzxjPUSeu2WKJromgDXYLy1Fhu6S0C/Rlk5rojWGBv5RILX3yZgkI"
+    "CFl3/WVNTu0fiv+/s2/tTxtJ3n2/nwLr+GSl0CbGc105mF/um5nEzsSZZHZYji2DcBSDxCLhxLH57v96qqpbLSBn55wXi"
+    "UWr1Wr1pbquT63s8Ba9p+H5axIyxZj/yeU7RT4M8Xs6lxQIqvipyb4WtLs/sn3OPUgbUjVVWuOofqZZEasqOnTV61NMH3"
+    "TMf2ijizSjAP2h/28ZIS+erPCpI9FIMi0S91VeiZAPOKiseWNH7lhlh2ZFYOBGUVUup+wLG5gkBB3+4clzm/OJje2ufRH"
+    "ad6Ye+0v7zz70WB9qXaTV5zTNWy4qllkrj+xab0F+kqh+t4nkptkbsr62/PgJ7gsllaV/aessXJ0DoMX5VBgYe7aajmQN"
+    "t9DnfCj1bxPwFRKjlFlOO4ddPdY9GaPVeTts+leeG15IjUJqhAP1kWuu5D34eZFVVZojQ1kU/xpuAh2ZwJYg0wMnrbDJF"
+    "xDxR1RLT4y01/3Z3KS9gwPzNO39bE56t2UqRwxoNkMAIoU3Kz1PfKXn6UYIbiPAI0W0Bsep1IFDN+lGaCMqSXSj4tXa4M"
+    "bSBea4ErhPc+QEDC6HUdlum7zde5oeAoamB3Cc3ii1xvtqII3TjfbT1I+8PvG1tSecg0YCmcWBkqlPAH6X/Vic/sBtQ0T"
+    "Gz8tBJc0bT6l9v0PCHDF+OHisbeNdMT8UHAJBPqJHTdG+SfdGUEZJIx5WLQ9QviHuMYQBqvJw4PXJcA/jJ3woYxs8QyQe"
+    "9CReDclKLvPJOpsnXAk+woP6zhCqzXxNX6x2Floc2+6xdq5Whf6KlBb4INR+Jx1BfKZvEnnXiMKt3Dw7TbAAGDgT7KLdf"
+    "VitrYa+KxjQbV0OsQwNh7w+7JWIb+PyI5LrGjrrae9Eh0Yq0ACZkS3L9rr0+7ApMwvjf3TDnrNOmFM+V3jK6d7TFHa6Ex"
+    "2vbuSMeeGJFe76gXQbfCpdEePUtvF5h2ti38ScqKwIge9teJO2/2Gm9G/U/kdTk/2s2GTtTwCIzNwLo14RWZ9wTCD2cV8"
+    "hPQcV/x1MhkCnFn0tkeGnlY0OlfUxGWoAFYe8RH1x3IidtrfqcKgTmlGV4hhCK0KwhH+Cbsj2ZQi97bTnBYyPWJN4O+X8"
+    "G/WYTxl+dLnwhWfISDkJXp/NKN07iGxDEqFwmD1MXNTQIBs+ZH8UL1FwrVktTF0NJ61oVz1hTKqkHNWACiL6YmGN9yZHv"
+    "S61GkYNtQoy2PldnVBHa80qSXQATY2k3waNHPzoBH2nucBoZ0MvXA01936G0ex7omojXl9Zu70eFL30IdUnUESiO4ecuV"
+    "NGkSjlFQvybRo9+rHs0992Ow7xHdPe7Zd4aT7HXSO146sVzns3jc8gLizbcFtqd4E9MPI52Scb6pwTonvecOd2uCOGkKA"
+    "l/V2NTcGjncto476o1b6LDtdVWRglX6F04JRdPOAFRjj3SPJwr6SDy8OUL8wBJuCbaqn/rHnlnLCfoh4JRa9q14dCTdMN"
+    "0/NS6TnMCkLJ97ps7X54gwC3hyV/NhGkh/sQMEpLmGlKlTLtdR3tHwPjRIe9NKyiyGX3AA5Gr2h",
+    "P19HAD71SjvLntb0YPuxJEzRz/QUd496cVc3IOYQsw5XZlL4lDD6yqQZWSvKF9Dsc30g8xLGRNCw3YTX4yfVlMAjGy4VK"
+    "EmxLq/pBUiEtMr1JhPMkbTYdgffRCGykYdRLrkwf7Ex+1DReinwScAT/F/03NHj998PIqyQRZoH5Wsmt9if5S4ebV4sZy"
+    "iznFEasuJOmfmg2lRJhSU0rmVSAY/4iFdoQeNtI8lsNfhxGEVIO8ofUXywP6vc+F8AcNpZxZYYYfq6joGVyBri0ZpbXoX"
+    "vV4OchOkPUdo4MHJchSqLhRtyJ57hSfXsly5HPAnfpDv5eyqENdZqMFgRWXsHf8nPMBdlD46RlxToZWotZksaqL9htgkV"
+    "qvbVXa4hMcv8HOFYYvdX2btXbl+rwGozuf0cCuNssHqMGNzneV7wFh4eLepcCNdHbsxntuz3rBgyuMNsjRuxpysEduXfa"
+    "yVQ/YeQY1agCdYQjcqaAa/E1IKsP2GywXZX2UyJTqtHVak8bXdzbRlHawEnz+mD49d7svmow3Cc6r4dVhwOL2dOJr3oIq"
+    "dZIcQHV5hNGoaotlpcFyhGakQ/37GUxhHMjVks+RG/35EfBP2Cr4JfUXJttyD6R5Fe9IqrhnE58BrQv9eoyeaANnkPbdf"
+    "l6c797Rz3rITyr7IcO3tKIg4cmKkobZmffh0Yotw2WgYp8rQPYI/2SA+fTWMj3DvGQOUg2Sd/KoTf4yKI+w9xZWepWV4Y"
+    "nH7orkGz/B3X2sDjquYrEDwBcpNH9T0WTTjvNVufnuNP9oaE2c0q2AB5Se1XtSNWs8lasEiMg2GxWeQaXvCB6Vfh6tL1u"
+    "3N1WVxV11O+97rde9zs8QBuTH9GkfLv+U+S62/JE97/71T5e06npiY4gap/6lcPDE+t1pbD4qqrrW7dVzluU92lHnxgwN"
+    "1s2ZAwSWb/7eCN2V/elqO3ydcXl/79K7l02Y29/VvdxiDqI1K8hqxtq7FCkOOu0eDpbn5PpVSkxKIIJUxVy0QnM+GJaJ9"
+    "nzgnrXtge4yRxmDSHfdAH6rz+B7G+4pL15I1pt6PtOPH2fDFNcGhDG+LSAM6WvetjU9DUpiW44v6/xB/bkXFP5ndTqOk9"
+    "NlbgfQNJRcmyEGse/r2AALJpxISonliL3S5DI7yW+ib1u4519I0rFx4VqDMuUNYafSKhI5lbXSJuG1ieuI/u6KWD76oOg"
+    "N13VB51Fo0H8dT8AydWpvErTednKqrKFmP6WBx57yEpXViC1wFVoVQQpVUhBO8mqDi/0rId0nsz6IwOw1XPxgjjR9A87e"
+    "mGyv5KWVSurWcDGXNpacTBJpsgdKj6Jwdt03EIuc4P/oeDThOaOw3Wd6Jpay2gVWSR4JaLZEmUjq+A2NsOqBTsp32mqEo"
+    "zlvZChdfd2sTr3FWN/pr1bKGHiAdAuTCoxMZwb7+BnTatoIR8HX8y/iIPmZNzx4GWFXwI1PPg0FNzgQSJtNBCRNJUaskc"
+    "Z4vIWVO0yHa7Mi7R3sL9v3hS97vfmqwN/mXZoqqYJZ0lOkXsnX87SRTZCbm8S5lyg82ZuwP7XoqO5NblOnO5VtSLvxRYL"
+    "oQWkTZn9GXG6cdgvEXmeIHf8yAHejThXEayIimFlrXw2LN8s9XJSRz6FY+QVDpdRH5d7uIrL/rQMl2YcxfQX6R843fOOp"
+    "aAuflU5mIWXbnzIaO/KF1Pvdkad5dzV68Bld8GcrQPKOARUhiCJWdsb9XQqV51OZyT4xDXiqmAOTKItrbrPyrxsqVvQfB"
+    "Q8TrzJ/0wHEkQsGG6cs6OvfwGVUggED32V4F3hD8oTIscW6yqhOqKQxufPiZhDTcXWFrxoBBJXjZ2uv4795gzp/aCiHZn"
+    "b3ZitzLT/FqB7nFEKrSHMoAafgi9PXty7N1rPD4RiVsnjKMs5wJ7hoxhlQkjonCrSSgSX0uv8VHP6WtN0D6L73U63HSzS"
+    "GTeFfU9fuvm2HBkM6dFlSZ0HuZXURNg+VB8uheFGB/luwAkltqUwktsmf1Bqgqj7nIbxf8O66SWT2E3tlKa9VB2vd82xK"
+    "VLzclgnQ3OptHhUdyXXyLGhluMiXZmXtb/Fbu9otwPaDIabrSLHKEEfjmtx1CsA7MBhvZ5qVplb0jHYdbMsqRtJnGsknd"
+    "dRSjvLXLKfcWIuRITT3spNN6qPy1tGO6oMO2zGL1LJDy9O0AWjwhv5FDpMVj7qKCCCiwm4XmutYmQ9dgQpq7u7AS2x2xV"
+    "27a7nYTsLs8Fuh8dtyKlmR71QBliMV95S3sXE9mnxSm90rFF47x7tLBmDIaJkG79CakoBFaQF7+6+3D2G24b/2iKV1GU8"
+    "4S/NJ5SO6MIf/8dE2x+vbS94JH5K+7ucCZNfdhy+BNZOZKGvhMD6i4GnUERO+k2rCyC0hlcA0UtA3RIxxUhcFOObAAo//"
+    "JgUMPOYa/woltV8iV+nukZ3Zeg+0tCJcheWL5qtp6EONR/3/6nC3age3Cad4MMqYIyEyDwBz8DgCcQsaBrw20J8etu9F+"
+    "n9H8zvKXNhH1xQ20Xaa35nc6DMWYp1EH5gErtLX/qBI6J26UH+BtoW4TFTwLu7Yx4MqqUy+PnfzpFS41Xx2aY/pzfzltn"
+    "1YLkLfb0fpoxuKnXeFaSVEvEjCjxw3GM4N3cE/EZ92LHN3N2dpeFvDDm6s3t39xQo1Cxe/8YRFkXaO3ZOIzo2MqvUynOc"
+    "DL8h/pFqvqSKyo58SnsvkUvVvgOmQEBatDhZWOvvu7eX7jPM9yQs/v08tlXY/LzrMCkuaW75FIAxanVuaHm+5Ewg+qpfq"
+    "t45rIyP076jxC9dR+OXYJrEoJ1EK/qTrs4PH9PRvBF+kkbUbc5hXy3YsFyNO5KtjAZ2CuSO2LJNK3orxua6EW8xCD+ld3"
+    "cvHyYggcpfvUhpXH+pzMujN3TaBCykMEdLwtJURRiwysT7fjNnJxQz5slasLlayl8+7Omn4uAA2aVZ+Q07NALoyBUNF8i"
+    "jvTOViZ7QwTglnnHBJIxan4TBOyBkB4YqfQ2PzW+8MtsYVTyDPMgYFl+Fg21mjiPaL6CfveM6i1LBbAX93u3vyF3dhjt2"
+    "m9AZopV2BWmw7L0omTpc3NzdMY0w8iSUTcRPi+ujjbKgQwqedym/4nTwcriNnUfzgbbSD2jjjFIOTKKjNnHXUcyPS8r0r"
+    "S2A/U8dLseLCoQpy0GXjGaYlHzSgWGIHQXuD57zVK6LvVLKmFJsGuGGYiU7Mvu9Fxa0p0EI7IomqiT9ASBNrnJf56L4sk"
+    "0AX6SXm7K3vJqzUfIilLX+kTW3uvhpO5yCPNs1xXRO1tRVZCUXIZlPOEubpTcWc4Y5z99ddsr3lZ7w0hKTakaEwggDExZ"
+    "ZT21yyCp8D13jct7f6cbvq+bCiZx3httiP/ebotSLylwrJ1n5CuXnWyyM9femNjsFMbsZc0aReCshlUkOKmmvaJnu7NtE"
+    "nEAnFou4Zw1c4Fhhx4uf9UxJ+mGiiyyE0MEOokQdWSkfJr0G0eG3bKU6rgdMmRfbVn36hR4Ze1Lszk7CdX1KlfSle8+C2"
+    "PZzZQ/MoCouL6epXTSuPSfvNhYTegT7w6p2Quv8Z5kubk5ZjwHxrsPJJwuxUj/5mE3HEQIPOcfrQkAfgVouQ/esDiUapE"
+    "bmHHD1lyGSiEemHJqXHPIWWkCqAVE+4OgDu7ykGvnQDN6ZN8Pe4CWNibKNBtcsxsIc8x6xcBBRSdg0pyQcg+nnH6OyNwh"
+    "OAQNp3y1YlQohaSsalmxi7x77z0HMiAVFUkGDqIYDoCQWcXCcmlcVdU3w2hR2THAEqeozTv8t0G",
+    "fBuwSU6lRSAqXmlhtPtd2KM+YNiLVc+VxA6qVMdoKOOhuEUDrssikNKYvRYUDiKCRpVY+7sv5QtD3TVGprmdXKtSxqGlj"
+    "MqEv1meqhjlPFmU3CMEiG0d5X4CX2jrLBYhgxzN9VDTLGKniAm9E+oVlNaFYHOSzYQ/OW2HjRFsYW3CMNGwjG9NRgYEdN"
+    "pxDIoSKa9YX2xaXoQG9FxsOETjhLFyryHZ1JaUaG3N2keXwXBv9Mp2PTYp6szDhXJzLyBOZ9VN9Nv9R3JT6TvjMMnsIC2"
+    "HxW9C10odbBgIeK6r+BTmvJuVF1+XITyfVly1bdeJZuarWZ5ARdr4BirZB82VqBivk73vgWRuv1hgehv0U3m3+007aH1b"
+    "ZKXu+SL9uryOsHNFDsqNm4qZN5zSBworgaBG/V2moHSWqpDbau1tjYJTZvqRv7NB0Oza0HQA71KeTDxuJyYJilpF/qb6y"
+    "CeMvkgn3BEsMZGXOaRJFddDUxshxUrvWKVkhFSZSDFU1k41mow8HTxBc8Q69kATmcRIhGStsMndiiT9OZrKeQltVjNTE7"
+    "W/Otqz4I3kyTXJaEEFCjqR/pNGDtdFQP6nscB/nIX8Xrlfv4da319Gi+ZUhhel098PhcHXb9rHrIBNi3ZGBf6iHY1ngQA"
+    "FYXfo1Ji+npFfu4NQbvFg3F/vDId9PDAie5NgpEjOBTL4CB9YxMBMMOtOW5TZbuLaRLTjbJS6ljiXEkMH5EW3NESQdKwR"
+    "vHAy8l+kgcDRjzUWN5jhkrd+3M0XK2sA3dHmnSukLAJ466fXfdDqwTb8DjWACV3qZZMreW/AEUF88Mbfa1S1iJPDlEiN+"
+    "rmqad6QLZsupow4kySnVWRknookLHnyxny2lSKf3zKiznw7UF697hhoC/wDKAXeZmDn78Xn0VkCjGS3a34uX+CCugtDul"
+    "sdzf6V1ZH1LBvdLVopF5D+WyK6kJRlal31y4jIsskxyJe2X8tDBCUuPg8Y31RoePORxYgs21LSuGF7esQ1nUA39V+3MxN"
+    "PKxsftW93n0kGTsTL7xwUPznMgVPYp01PQkftVPoXCsuartA7JhNEmrT8P+C3qy7KbjZJY2d1JZZ0Z0wLv0yVAtMrkwRA"
+    "xpxh7L/Fj6RMfuVgpJhYBmQRGEtUBXpccd/EEsJa2Pt0hxnuYjbnSRTkqu+gaWt8axcsNbfc4of5p5cUg8HXGOeNep9Bc"
+    "r2l6dppHcWaQJ5+vWC5QTNZky0Wu8oOxMUBr5BxfcruG4vlH1oljkfk1gcDapwVxEXc6hfXc3C10JnV88oQjJgemN5Gs2"
+    "weng0V6qabNOYsvSS1nsOgnFJL755nRDdSrr/td63eu48jZZVCuOSqiXz60gk2TFslR1x2l2MaUeN4SY2Tp4Nzunn2GUo"
+    "v65kHmxEZIQnbbcilcndtRr7d7O/Db8Jla8JYkstUDEeaA6rQ9oLivlJ1fYNnSogYcSIt2X0PbMOudxcFzIOz8nZYsEN9"
+    "MqC9wrU34JDJoXXp+bLw4OvRzs3jeTaNRMzyinEEOsvw6R+0pOsrJGNifhs/86rAus3Lum8Yet9xcg1awAK83Qmj2sfEj"
+    "9tRWFQ7DMgBb/dRUeU+v051XFf7Ztx2jLzt1ycPjcia72TarLA6BzCYWa7I7GuuTlRZ+WA98LH9u/1ZwAmYpktPjg80oL"
+    "2ALmtWc0bAsdtkXnclEs56VdwQqc/QEqggSxJh4dJ37DqDUb60I/2VLzY5pKsJAgn0TJbyUzXbkyhbnl3sZ2PJQ/0Q9n6"
+    "royM3o0uapZEi+jp10QtorkYsHKmG25x9MnwGywWyidyMALszC2zm64O8pwJL0UIiTNOc3va2mWmoGOBufzDVCsSpdDfa"
+    "GH77oIs5V+NxdgEQqnRD3aj4MnOBlXW+qA/GkdHrgWCloJBs58i2v+Np2GloDFjCgMnkNdgbMOf89yq0Swt18lfBfuCnz"
+    "TrUs71p7lP4cVMZmzxoNt/KJWZrV1ToQGkyJEapaM0xY8hD5/TNlp0yNBsnw6sOwnKyPHyOaCsFOu97EOsG2xDP1tCwqg"
+    "lDrS2dx6Qn1L7Ph/28QbIkbNO0k3tx0opU1srFvoJG8VtNEXLfeM7hykIFbwg8c2V3xu2YwV759kxG1tZ1DszWh9RB6Nl"
+    "PoE6Gzw7dH4J4v+3lreELiYaZ5lvGT4b6RMx5I9TsBx8FU9MrZXdmjkHY2jtu44UZ0cew0Kxm2SJJfbz3q+KGbMxBUz5Z"
+    "AKFt6lT69R9b/tVd7T80wr8kVds8UlY3trfOaeqzcJXiI8rzbjzz8EMBsD1lT0uFSS9CX+bnxUWQUBf9ATL17Zzl0ttjQ"
+    "+Y32NMqMvcazW6NU9kEMS8pHq7W0buTCEuUOGZyA9cPtRJOquMxvWzAMtmgwiELO5N9V1LKAOAz5nOZd9ZHPubFEPyB2e"
+    "VvqSd+p9HWTjYKvIw4XPha9X/n5D+OHe+tKBLObnyvjLbRED6v5rR1zv3dPYeu+dL49TAXb45dG9ezv2U4RpcfoVMKlSJ"
+    "+oPhvFgo99wiPS65ckjdGdYK0Qn5fbUmoOG7NoQMp3Q1BQE7Ysbsg/nv3NJAcR4l6H7xF9wlmfJmhwd7Ts2SyXCW9vFOA"
+    "ilTrCyeXgzrB9TdzButraKoq2pbPyR5LQSwzq9ieN4DiWbKKByJXHo1DCrN5UEPlILVIYYPuqcTejDMx5D/pVECJKFGTI"
+    "4W3oyvyxnP5U6Z7W1taCXNezkcD1ZZhFtRIEja04vw1t4YYyw2UZIUKL+JFH/a4jbBj5cLnGJixX2fDHswnMLOzJfAbKG"
+    "JCh+WpGuRe3YX+/ei9Lmma3rsx1Is6hgzr2WHiQmQyr5RbsnFbZk8nyq3rY2yBPg306r8fCgn/o6jng3DQdbz5+BcEdrQ"
+    "vSsGC+nMD57P+o0IJ37/37wAJk/2kF7/wtSspYKkgiypZaj7o+sGP2GwmfjlDuztpatpOf/omSJxP7Ga2xo8NWWsHBmWk"
+    "bEaLN/ta9j8YMHSdwYqPVgWBv31i2ojA6MtISFpKmxxgk8CbaVcVXDhP70+X8olkgKxuwhiUnU/pWLTRFBzUSv0qX9S1l"
+    "nEes7c098/rfzts1FVlOkDxu+dJWlHJzAVrzIf8FOqxH46iQytCzy5ppgk9Jf5dPebxOuEKDUlKp4xGuzV/Ns1q8eO7r+"
+    "R7iZPEXoiEflcKgT0f6Dx0rSb0MN452yPwqNFNOWUzq2kP2k5SdM+3XNSR3ckOhjiBwzX8uMskT+sNm2ATfRsr+dZ9jMs"
+    "Zp77p7WtcZm3XyqrVKOgkbyhPcMouvlIvqmauovaKFQi82CUGb7k8JfJ5MSYkU5BVnqFGR2kmyHLPdQHO33PZHjU1jAS5"
+    "cFjqZcEWxkffp9Y6XiTOh9pVLQ2xpvrOgDUKSI9y3tJLq6T7RSaOjh9GHqwt8rxpI82nchrR7GHV51KPDsAOmbmmWv+0D"
+    "bGLs2Dsc+yN6knQ7GmjL8fgI/MToG3M8nvcbdD/WJMLo/un/6ILy+fx0Z+u8BFzwRi/+Ho6XiYi17H8ykd21tpL3Jg5Fz"
+    "ur2mz5s+HB9O6+403/7g6jCX07F6WPYHi/a1ycypuSJ2ZmEy+nVlTokrvG73TleoEWbt3pUp93pXURwucF3h2kIA5B723"
+    "lpknEgy4ngSwUpu02GHt8I/eAdhYadtn4GnOYmhGF768MgCrYr/BOARb3yS5yu3QTmGE+txyzN3dwHtn+TyEo4Cf9jnqR"
+    "R/W84KEngAXUztuDPgjvysr4kU77m+5oxNKh+oZXtfAe/qmqhFbV5gmh5Ybb1qAA9EegzatE3qH",
+    "qnbey6urQH7Q0H+8ECntviN8N4oJfQi8yJO0gG4nEVnBDcHYtaGThWS0TiRcIksIUVJLwmDAXx0hki+JUHOnB1tXoWSdm"
+    "hKH6ZWoqlYD1Z0SFnXm2RO0q/4+GD7BkaiXxIHJo5OZc1wKICRZHW261sfwsi4qCV73QA6+n2OwNsBN4gMeWsfSZtkNBh"
+    "tfGrUng4Pd5BGfkLnaraJNu3GpEou2PcUYGmT+tc+/VC8I46/sSxU7Qk20HTTQzOulSBL3vbmqjf4Ei7tGrpM7fUDaOyv"
+    "64iZehhprZJg7LyoxggZ21d/3PPd26U4Tv1t9/Zfrt3VedMfRupwbOWVbzYzI0bFmxwd7LOL4QWRaE3mSmN5xTv2lKiq1"
+    "vpRakm6sFO4IjWP2Gtx/ja3CMyMswel9fJGAFI8fZC73xJ5NPJqaMqXSV2J1vtSlh/jJgzwccN4Kcvu3r3rdRd0OuwA+2"
+    "1VWmdVeG2WEdtlPffAjViyNUGJcbhkU9+7F34G3IBQlUh37N2dFIp9zZa6oM8Jz/ksHK9Rhlk4aZZ8C3VKkEtLZOFjiBP"
+    "IGNSp1/XzbEOWG2OwJWMmdiSUSket6c9JHLqmItmpzn05wy8J7ArWU7dZrm30EdmYxBUQncpcJBjvBdp18PkzbJ9VFDO8"
+    "Yi6maAFlk1QrAzWka+eGtvpTeEPRupw0KLr4HvYm3L7vSzQKa9gJmgdGjEYacS/L0d1dN/3ucFpvRyDI9o6u/0pwFbI/r"
+    "fd0cApQdwfOCy2enYhslp7lIPMNExDi1/O1yW6HS4ebR+PbSirJZrXErRsJ3a7EQOzyrNMedZipucWBAZN/aI/+r7Tcrv"
+    "FpetwA0J4Ohgmd4mMz5kxJ33d/jL/74UA8FNMqyeCMiIlfzmYJQy49KtlTAT6XEbOUa/ZPfgHrl5wWvjZ7Dtb5yro75v1"
+    "w09he335wNSQSbZlJGS1mJ2E2Yf3kGocfOa5jzaNzFG0JXStrO3wWK8i/kjYlYWJFYTfLKQNAJxGWWwNv7kWxDuYwT0ZZ"
+    "dWMG7BI27DHQC8nwHH2cEmnpLHNVgCLyGov8BsfxDZBW0+kksqugxjWvpf9Y6miW8NfJ3BP3ryW/IO99drEknvtaMkqHC"
+    "9Zy2N8RMqW3Pe7q2lcw7EdeUBcOzKF6zV2D8QN3xhNyrRzIKbyA4p2da49H8lacEj3ZYafKIdmbwHh2u/onxJpAMSIFP0"
+    "X+wqWjGgNkmTU3SAkxVJlfMa4rHY7AVE19popOw0ynfe+nlerlMWLn+jUj5acuF+lN4CJAxwDfFC2W2TcemvW+EOnxxou"
+    "CLG9x/dJyauNmy2ZyNF5/xrGi+shkb/0hXVR1TAXLPno0aKIEAB5OJ8RTia1OQHosbQIOwUjyoCFyBT9zkI2LYrmoudHl"
+    "5veMF9l1umBAz39AU57L1peOLte6ebX5fP0W+9DV2kPrY+E2iX2g0Ac+IhZj8wnsrnW2mMuo5vahKVk/SJX1c+g7vNfGh"
+    "c38/p5zu2M/2t2tURpwS1hLPuAIwy9rfEQNvU8nSrq4xlbLe+8LBAmydKpgrSMvGEuFVSwzP7KrMKVRzaCLZUWkw6JHlH"
+    "lO1C2Av/FALTYmr+FKWOHYHZLkIoc7yKHkoLX8ZDa7XHOVHkhsGjpnA1FHNbfoOhkxR7hwVSxUB1UAWEc09NhKErDyQpA"
+    "tsclqGjbSHKmcoANAw9r4w97+3d3IhSzxtBJ/nqyjrE96xNQptqLjf6W3q7gFBnjkGOAVIBcPJxqOKOkK9e6DxHGdtgMJ"
+    "cskhXYrWvyi+0MFFMksvQPQPuCXLV06ilfsiwPMP6ZsWdWI26l466wTtkd9F7d2E+3U4bnTKaRomD5C+znVt8hAAxe61Y"
+    "6vhIhkJi4CFQl5oiCvHmfmxKCu7g2WZSFChLpTVuvYoUxzJaXrJsDmbC0ExGO2gM4il4//183T4aSSJuiG4daS2KNUYGf"
+    "kdaUUi+2m9prxFFfJYNiE0MYzeG6eD0ZCfnyDQwNMJ/eEnqvM3Th3XzBrm/vnLqlTIVeiZiIqzjwYH5Us8FrRXXNcZCmp"
+    "zt1IOPLNIO+exA9eYYY7GQT94zRctgKzKG+bJJT1HXGga86skb26LTfGtrGpd0OZsff6Y5viRp+m4dIDEZYEyMaWyJw/t"
+    "KekTkAXeAQdWyZUwTdm6nw9rEjwfHY97UaUZokuqho0oI96TP0u0NZdMmKCFxzefzRfFCPxy6exGRJAyWjowM9AFybN0I"
+    "dPMsaZ2noc++m7kwRwfFk4Jp2opWtYjQM+MWxhlfEsypaH4rC5ONNtBu/CxgVx0C220L3b+o1Wr15LfoCacJTZNW20tY0"
+    "5s1Wq+6rxdn55H+/1zW9keqKvW1lOydS642A3ODxHU8P7sHjCN3GvcJB6+rYkQ/FKoQP1z0e5X+BzoyNchy3a0sKigHXJ"
+    "rQGty+3ViHNvAnnKYHCJ7Yyd2S7tSzq24Su0wsVqr81a4e5v4qoSIhwGN2iOTlz2Cs/y+rhOpFhh/ec/aczwa4n3APaWd"
+    "BFnrqJv+o26yTGbzKU0gy1KuDj2aXMJxIFy0Q5fonsG2c6/PPG9BJ/AsUOG/x1Er7PcGv75+8e7Ns2E/6z+OHlyaYLf77"
+    "y+P9gOP6PxrHT8InTdr2yxcmCyCgTCjcRgsaFdkgFfLAJm2cfMTl0saHxYE2/bqLF0sikW058BILS5wCWlNhCUMoMqINF"
+    "FYwKZFVGM5RzgnVnKiPj08UdQJV31oaEA8n0vgmYDgYL6sw1jl3DNRGXEGXEVzU7O8xcEHBt5PasipOp4zO9+xRuxKJBI"
+    "ptLZzta2jiFZ09hWsYUVT41VNFtiBfOLBVwP31YekeXNUzG9wU9w4+G4NRszvuhydLZZ5yV9DZGCakCg/tjfsb13NYuWe"
+    "LJJLOH0y6IkPZde4EUCl941nGAev8zGrzhZEdv0mZCdkGMfL1K8zlNGQQW4hBRV/XwKopsWNjM8IEA0Ze3N4q3MNcZGj3"
+    "JPeUQJuTTRPzvJUW6dd5OZ8WlTMEVR6OCcG6AI+jNE6H5bd3SXM53yCg516jZ7X+tFpE+pnQSvU0aeFKALNdxFYn3jfTF"
+    "eM8OuiKb/vD/br2Mqjrrve6w5jMeEL9tqwyeV0LhKIJN/kflOB4HfGTjtC/NX0A1nGidVFxDfKV+eNqAOGxgkM0Hut9iH"
+    "5kpU8cIVtwrEv1SABBEKTdfmz2OIKwr40uoSwEUrfPMHWEtlSkMPwk1HbgOVlTSwDV/qwC3XxliTIB7YGYnilPWAflL3G"
+    "aDYsIMVeEjHr4EFMQ0+JTC8AbXIzImjTVv1IEg0dh/uxl4kG4HVKwmlliZNGAb2FQVVioOfVTcAp3leWevlPt7s0hOdDp"
+    "w+ixc5OANZVmXYIhg0gVPVI/9YY6Yt6hKfZJIUmD+BYvVCSk9EQIjgQUH3EArlFJS+S6sK2aezBgG483O8AFX0JzdQZrW"
+    "b4AgZTnMXVxyRvUUlrBrcCVPUqohY9ie/sttz9fa8l1JD7+7YCrtpovsgvOZ4bBcyoakmDGKSJ/+ms0zJlYwjgL+oDzn8"
+    "EOa2yEQDckgWcaANkNN+zTvhpHa2NEO1UooQ/fgdYm6aSTbEKhEykkm8Hlni+iDT9JvH0N1v0YWBSSNCuTKr46uVyFhjl"
+    "9ukI4w/RjSdwZIHhDWV4shm1pvmBYnW+gEPaOVhoxvVS+tr6rLEtKg9IRhBefBzSIKzsiqu5Uiw7FOLv7q04tkNxy/pdF"
+    "8kHR4PO+YYtu0qc3LJTGyLWDQKNNBbGkWjMC6BnLNS73W5/NV9CbiVLVt6LVq7A3lK/whQB2kW7",
+    "1z0wyXaUh+LIpURYNVIV5A00/IQTorIpMPTgv8qkN5CoxjMPWC0wnt8hMSaJo4nE6LAbCG8q/IUOZO65s+K3c3M29eVw6"
+    "OltisZWYEcY4uHNQfodtoR1jKFRdn4mjjkMWq1AAsOJ7Dk47BIRUeE5PUXDXa5a51H/+7YdFjrJEhy9A7E44/CpuJFWDa"
+    "shkQBVrfTL2giEzgDNieX50tovqbidObSfRa/os6WC2nsL53drtWChm5iBeODIVvIQlSFqG2s4LyI5N70S6L/fAp/Iho5"
+    "pUKDzHYpc3aTt3Fesu9Gf7EJzrmkTQIJfp7NXJF6pUA0gL5oAc7DPIYjLXAMQiWUgMfdjApm1RZXG2agSSka/eeDZKGBn"
+    "87yeyoSnUj+xGW8iToe2NXhrepAqr9dvWwcfxyxdggUDRLCBHxRCQhnriagG/BPt72JMIr/8BAARQlsqG4KlZz8dIpib2"
+    "psIfmy/07ZT56+2vcVODIJexmowjJGNjIyMws0lSiI81DnOZXEZJk5bEUMcJZaGWZCEeP4ayxrCBAda8FIoDCItziGLHf"
+    "zI4w1qoTVEUEAYkhSo+2Bf4ZkbhaBt58MhElpHMW1SDAuIq8iiUIVwbNHu7Z+lDHxEpHBol02WWOUr69PPrJK8hm3RO/F"
+    "6DW9TL5J1o67YZHw/WGsNQgK1ptM2u1s6t6GQbfeih2I1maZ7zly6Z7otZvAZOziOGPRi4019Xp7eJgRhXNibonlL8vJz"
+    "uhB+0WrBMrZHeYowBcDIJJpuJeaqSOOVN97KWayJtFwuF6lkhxEnST5hG2er+dUdYE5EE9ENYnwS5n12oyzpLBtDR7KcB"
+    "7E6VlJjef9r6F4uQ2gNlK4Ysbw2e8WAaFyQAlpTlVQfkzHHphERwGGZ5GqtYV90qlzcu3dO5YBeYm7LIZ3j5C3g4TCzAb"
+    "UiHIMZPp+zoyA0b9PiM0tKyJukTzWq05r9BrDRYUsGoPYMhaKQ51pHcS1Y1Y2llVRFzg0UzlzuqXArym3Mn8gOCMH6CIE"
+    "be8Tqozot+M6CD5nSb3kRb1FbwsosDsYRa+miuFwksxbRj1LTQmHJ1bpESOpL1jEy8/Lq6dmbt89enTx62ptmF7bR+SKd"
+    "FgnQpQxazVncbImCaU5iQCu5TDKeLMY+pdeosfZzsbgyLQVmR8E0HRMP2mKNJPII3CBWMGpaVqcbe3aWVglvWcnLQxsVI"
+    "ULjRQGdKuc4TOyMscdsgcgwIbX0+5P8ZqPEoj6zz+TIbrAn0JpccqQRsaBw+CfOgi+BAO+KhwZxE3kKOZzmoEI1Pd2knn"
+    "+TZXsEiVuXANRWbHvWTNV3pCa0pSz5i17OOSDIHfgb6xGFQxMV9TTFqxv3tD3aRkqPPbWCPmP1bdhqFoD2S+MZ86/GT3w"
+    "68wBnRHAvpkyNd7qMlK+cAXxtUAsIj8y4nVWLZEQn1+XmIwpcwYaUFiv0hgY4DDzLjersFpvzuMhdfqpy+4IeTJy+mE4a"
+    "uAwY0XWnc6LRvkIS+Rxyv6VPIdpmfaCXBSr/C+mfhkMftva3srfmWIz611n6OV4kGixRxrSUZajjRwXj0wJWOj4uDEhQ/"
+    "J/CTKYwa37OV+ZtYW6TCxI84mmy8k615ZoK55Gw/+UGkpEgFR5WixsSQJQ33/mtHKRD8OLRagSLKtHM28ehcuYilAV8SJ"
+    "epetYUy+mYB/MibXGiMGhG4EpJonHJ3rzA2Lftd63wbYsEw9DzUBwlXhIooA4gC1wVAkCaE4r3Qgur8xRek2suSPkqWlP"
+    "lqDix5r1Rhapop+/5kyS8VgEMtDREDhu617bFwJxJw84PUvyIQxMYY5EJ+4dSUnipc5QAVi/g+wTHk/qbJg3xIVVJWteD"
+    "wBNK+HMY5Mk1iwpQKd27Rxwayc9lihy619Bf14GXCb3u4yKdxMH/CtpJJxuvTKM2oMwQKNBcdXNiDFjk5SBocYfBpWArK"
+    "neQj2OBzp9kSOFE/7scgAhvp15S9ZIIWuTmdR+looBZK5RTwCvtmrzh9wQUzjz0Db6JRMw8QpJj19ZhaaFQ980PjlWm1Z"
+    "5AqnduWwX652DGnXT0mbhQJWJxYDcWdWr7pnCQXliMNDFpyNotGojIjIvRksVZAX5rkNiKTyM9CgDxyKpbLhPKDbsXKw5"
+    "t2be4ida/vzxGpICh2USgHa2wsBZhQhb+5zZRLBAkJRt5SONRSpaAMGJtx5pioOW1l0SHRIdp4GaAsuFUglB4wzTCscpT"
+    "la4RZEWU86QKGyXwYlXi9oZRzG5ptnXT0xD6U5yaxi07p6mXtC7N18nW+soRD7h3NWNBg0wbEbSoyhhBPWW+TziKTiAuk"
+    "Uzf8t4vpyfHkLJoS6SWtCVODHyThue7t9XK2kBRO1YRyZKxVQeC+nkdAgacnBxpQj6ms6T25wW6n/JGDw6C/nrTiRNvaI"
+    "1bWZdBEsQOJ5bfnFN0xszqygvw/O5toelznwTtoi2XTwMO0y4h2K3kWJMqrhNSTbsfN0VeF+wZ9UPqKocCRbHrdJncKIR"
+    "DxnZU13ti3JZO/rbChA5QHXSx5tuvc3xY3rtHFLH0av6z8lRazZQepWQwpHe+ZZXhISB9wHFylrJKwsGX08q4YBIseloI"
+    "4Ne5Dn2Nu0eMXuPEwjB3OPklrh6VnA069Uk352VKQ7ft7YXVajl34sgcl6GX4sByHE9LB7j5pcI+qRwoSMOB3L0BNMjzU"
+    "hYIw1AgtQ317RDvOVym4WcS+YvPkuWA8xtQ3wHdh9+S5wAFXRQUc8D33cpvHD9fc3ymEZNZ/LtNeFCmZl7MoVEV992NTW"
+    "9ke82J7VSsz3lHinoDLxH10DjqxFkqiH7OhX5iQBFgxs7X3AyAWA1zvY1WNx6X19QtKASl14gEDqROJwMDazNSgbM0NmM"
+    "X/p4McI7+nx4dpMO/R4c7HLtIy7sqclyNqsX01/QGl6DaemkzsdzdwfVjfS5PoJG5bDgO4x0BIxWy+z9N3yO4PKeM+FDn"
+    "+6BCfDVRPVV9urpSzOc3nKvxldg29nPYewTu379XDNMupRx0QUds/UoguKTNd8qAujE7IzZicXWYupU3ZjSSHWlXy6acs"
+    "4b27Ep7yGDIr9NxRiJwSAMyIc5iD9nrFntMwdK4hXYi7xP03fizHzm/yo9M/HX2mwdJh0ZzRmu/cd8ikaL0I6+EJnvxlB"
+    "Z/Tbg6n0ra1QJIQfItJgCnRqf1kgkcp4KEjh3EeEYMBdK6QDa+LFLQOpae6Wz5SDSMyNvH0rBPjaXpWV6TceKtn4Ov2Tx"
+    "jOaFNMmK4sOhwFVGl/wFe9Wtt</script>\n<script>(()=>{document.currentScript.remove();const o=doc"
+    "ument.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));ne"
+    "w Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().t"
+    "hen(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createEl"
+    "ement(\"script\");t.textContent=c,document.head.append(t),document.getElementById(\"report\")"
+    ".innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -29321,16 +29391,17 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, adds a column for the standard error of their
-   live bytes. */
+/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
+   for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes, cut;
+    uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
+    mli_putf(r->o,
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
+             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
@@ -29343,10 +29414,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         else if (samples)
             mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
                                                   may not have been picked */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
+                 s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    for (; i < r->stacks; i++)
+        left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stack", left);
     cut = mli_stacks_cut(r->lord);
     if (cut)
@@ -30344,6 +30417,10 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 #if !defined(MEMLORD_NO_PROFILES)
 
+/* A stack gets at most this many times what its samples stand for. A site that has more must have
+   stacks of which no block was picked. */
+#define MLI_PORTION_MOST 4
+
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
    of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
    device. */
@@ -30488,13 +30565,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
 }
 /* Adds the allocs that each stack has counted to the share of that stack. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
-    const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
-    for (i = 1; i < rows; i++) {
+    for (i = 1; i <= t->x->stacks; i++) {
         const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
-        if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
+        if (row->dev > t->x->devices) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
         s->value[0] += (int64_t)row->samples;
@@ -30658,10 +30734,6 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most this many times the blocks that its samples stand for. A site that has more
-   blocks must have stacks of which no block was picked. */
-#define MLI_PORTION_MOST 4
-
 /* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
    the whole. If the stacks already have more than the whole, divides all of the whole among
    them. */
@@ -30780,14 +30852,13 @@ static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uin
 }
 static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
     const mli_export *x = t->x;
-    const uint32_t rows = mli_stack_rows(x->lord);
     uint32_t i;
-    for (i = 1; i < rows && !x->o->failed; i++) {
+    for (i = 1; i <= x->stacks && !x->o->failed; i++) {
         const mli_stack_row *row = mli_stack_row_at(x->lord, i);
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
+        if (row->dev > x->devices) continue;
+        (void)mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
     }
@@ -30828,6 +30899,141 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 }
 #endif
 
+/* ----------------------------------------------------------------------- src/reports/peaks.h -- */
+
+/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+   reports/export. Locks: those of the reading functions; none while `put` runs. */
+
+/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
+   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
+   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
+   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
+   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
+   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
+   of the holders. Tags and scopes are not known. */
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/peaks.c -- */
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* The bytes of a site at the peak, or those that no site of the list has. */
+typedef struct mli_peak_part {
+    uint32_t site;  /* the row of the site, or 0 for no site of the list */
+    uint64_t bytes; /* all bytes of the part */
+    uint64_t given; /* the bytes that stacks have got so far */
+    double stacks;  /* the sum of what the stacks of the part held */
+    double upto;    /* the part of that sum whose stacks have got their bytes */
+    double scale;   /* what a stack gets for each byte that it held */
+} mli_peak_part;
+typedef struct mli_peak {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+    uint32_t dev;
+    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
+                                            bytes */
+} mli_peak;
+
+/* Returns the part of a device's peak that has the bytes of a row of sites. */
+static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
+    uint32_t i = 0;
+    while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
+    return &p->part[i];
+}
+/* Finds the rows of the sites that held the device. */
+static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
+    memlord *lord = p->x->lord;
+    uint32_t row;
+    size_t i;
+    for (i = 0; i < h->sites; i++) {
+        const mli_site_record *record = mli_site_record_of(lord, h->site[i].site);
+        for (row = 1; row <= p->x->sites; row++)
+            if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
+                mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
+                break;
+        if (row > p->x->sites) continue; /* the row was added after the capture */
+        p->part[i].site = row;
+        p->part[i].bytes = h->site[i].live_bytes;
+        mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
+    }
+}
+
+static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t bytes) {
+    b.bytes = bytes;
+    if (bytes) p->put(p->writer, &b);
+}
+/* Adds what a stack held to its part. */
+static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part_of(p, row->site)->stacks += (double)row->held;
+}
+/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
+   that rounding leaves no bytes over. */
+static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part *part = mli_peak_part_of(p, row->site);
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
+    uint64_t upto;
+    part->upto += (double)row->held;
+    upto = (uint64_t)(part->upto * part->scale + 0.5);
+    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
+    b.node = row->node;
+    mli_peak_put(p, b, upto - part->given);
+    part->given = upto;
+}
+static MLI_COLD void mli_peak_stacks(mli_peak *p,
+                                     void (*fn)(mli_peak *p, const mli_stack_row *row)) {
+    uint32_t i;
+    for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
+        const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
+        if (row.dev == p->dev && row.held) fn(p, &row);
+    }
+}
+/* Decides how much the stacks of each part get. */
+static MLI_COLD void mli_peak_scale(mli_peak *p) {
+    const int sampled = mli_stacks_sampled(p->x->lord);
+    uint32_t i;
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        mli_peak_part *part = &p->part[i];
+        part->scale = sampled && part->stacks > 0 ? (double)part->bytes / part->stacks : 1;
+        if (part->scale > MLI_PORTION_MOST) part->scale = MLI_PORTION_MOST;
+    }
+}
+
+static MLI_COLD void mli_peak_of(mli_peak *p, const mli_holders *h) {
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, 0);
+    uint32_t i;
+    memset(p->part, 0, sizeof p->part);
+    p->rest = mli_frame_of_kind(p->x, p->dev,
+                                h->sites < MLI_HOLDERS ? MLI_FRAME_UNKNOWN : MLI_FRAME_OTHERS);
+    p->part[MLI_HOLDERS].bytes = h->bytes;
+    mli_take_off(&p->part[MLI_HOLDERS].bytes, h->arena);
+    mli_peak_sites(p, h);
+    mli_peak_stacks(p, mli_peak_count);
+    mli_peak_scale(p);
+    mli_peak_stacks(p, mli_peak_give);
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        b.frame = i < MLI_HOLDERS ? p->part[i].site : p->rest;
+        mli_peak_put(p, b, p->part[i].bytes - p->part[i].given);
+    }
+    b.frame = mli_frame_of_kind(p->x, p->dev, MLI_FRAME_ARENA);
+    mli_peak_put(p, b, h->arena);
+}
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_peak p;
+    p.x = x;
+    p.put = put;
+    p.writer = writer;
+    for (p.dev = 1; p.dev <= x->devices; p.dev++)
+        if (mli_holders_get(x->lord, p.dev, &x->r->holders)) mli_peak_of(&p, &x->r->holders);
+}
+#endif
+
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
 /* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
@@ -30841,11 +31047,17 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
    as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
    the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
-   because its readers know no comments. */
+   because its readers know no comments.
+
+   FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
+   "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
+   with "cpu (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 
@@ -30866,6 +31078,8 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
+    const char *measure; /* the text after the name of the device that says what the bytes are; ""
+                            for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -30901,10 +31115,12 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
 }
 
 /* Writes the stack of a line, the outermost function first, and its bytes. */
-static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
+static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
+    const mli_export *x = &w->x;
     mli_folded_walk walk;
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    mli_put_str(o, w->measure);
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
     mli_folded_begin(x, line, &walk);
     while (mli_folded_next(x, &walk)) {
@@ -30996,7 +31212,7 @@ static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
 /* Writes the lines of the table, and empties it. */
 static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(w, &w->table[i]);
     w->lines = 0;
 }
 
@@ -31021,38 +31237,76 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-static MLI_COLD void mli_folded_write(void *writer) {
-    mli_folded_writer *w = (mli_folded_writer *)writer;
-    mli_export_stacks(&w->x);
-    mli_shares_make(&w->x, &w->shares);
+/* The three functions below fill the table. */
+static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
     w->groups.put_part = mli_folded_part;
+    mli_shares_make(&w->x, &w->shares);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_held(void *writer, const mli_live_block *b) {
+    mli_folded_add((mli_folded_writer *)writer, b, NULL, b->bytes);
+}
+static MLI_COLD void mli_folded_add_peak(mli_folded_writer *w) {
+    mli_peak_blocks_each(&w->x, mli_folded_held, w);
+}
+static MLI_COLD void mli_folded_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
+                                       uint64_t bytes) {
+    (void)allocs;
+    mli_folded_add((mli_folded_writer *)writer, of, NULL, bytes);
+}
+static MLI_COLD void mli_folded_add_allocated(mli_folded_writer *w) {
+    mli_shares_make(&w->x, &w->shares);
+    mli_allocs_each(&w->shares, mli_folded_allocs, w);
+    mli_shares_free(&w->shares);
+}
+
+static MLI_COLD void mli_folded_write(mli_folded_writer *w, const char *measure,
+                                      void (*add)(mli_folded_writer *w)) {
+    w->measure = measure;
+    mli_export_stacks(&w->x);
     w->most = MLI_FOLDED_LINES;
     while (w->most && !w->table) {
         w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
         if (!w->table) w->most /= 2;
     }
     if (w->table)
-        mli_groups_each(&w->shares, &w->groups);
+        add(w);
     else
         w->x.r->result = MEMLORD_E_NOMEM;
     mli_folded_merge(w);
     mli_folded_flush(w);
     mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
-    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_write_live(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, "", mli_folded_add_live);
+}
+static MLI_COLD void mli_folded_write_peak(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (peak)", mli_folded_add_peak);
+}
+static MLI_COLD void mli_folded_write_allocated(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (allocated)", mli_folded_add_allocated);
 }
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
-    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_live);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_peak);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_allocated);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
     profile.proto) --
-   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space), and
-   its live blocks (inuse_...). With stacks a sample is of a stack. If stacks are samples
-   themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
-   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
-   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space),
+   its live blocks (inuse_...), and the bytes that it held at the peak of its device (peak_space).
+   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of
+   those of the site, and a comment says so. Labels give the device and, if there is one, the tag
+   and the part. The bytes of a part are a sample of their own, in which no object counts. The
+   scopes that a block was allocated in are the callers of its site.
    A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
    numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
    the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
@@ -31064,8 +31318,18 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag",   "part"};
-enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
+    "space", "device",        "tag",   "part",        "peak_space"};
+enum {
+    MLI_WORD_BYTES = 4,
+    MLI_WORD_INUSE_SPACE = 6,
+    MLI_WORD_DEVICE = 8,
+    MLI_WORD_TAG,
+    MLI_WORD_PART,
+    MLI_WORD_PEAK_SPACE,
+    MLI_WORDS
+};
+#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
+enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
     mli_export x;
@@ -31117,11 +31381,12 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of the string that names a part, or 0 if the sample is of no part. */
+/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
+   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
+   string that names a part, or 0 if the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
-                                      uint64_t part, unsigned live, uint64_t count,
-                                      uint64_t bytes) {
+                                      uint64_t part, unsigned pair, uint64_t first,
+                                      uint64_t second) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -31129,8 +31394,8 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_out_buffer(&m, buf, sizeof buf);
     mli_out_buffer(&v, values, sizeof values);
     mli_out_buffer(&p, places, sizeof places);
-    for (i = 0; i < 4; i++) {
-        uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
+    for (i = 0; i < MLI_PPROF_VALUES; i++) {
+        uint64_t n = i / 2 != pair ? 0 : i % 2 ? second : first;
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
     for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
@@ -31142,11 +31407,15 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(void *writer, const mli_group *g) {
-    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, MLI_PAIR_LIVE, g->blocks, g->bytes);
 }
 static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
+    if (allocs | bytes)
+        mli_pprof_sample((const mli_export *)writer, of, 0, MLI_PAIR_ALLOCS, allocs, bytes);
+}
+static void mli_pprof_held(void *writer, const mli_live_block *b) {
+    mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
 /* Writes a function under the next number, and adds a line of it to a location. */
@@ -31208,7 +31477,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
                                     const memlord_part_info *part) {
     mli_pprof_writer *w = (mli_pprof_writer *)writer;
     const uint64_t name = mli_pb_string(w, mli_part_name(part));
-    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
+    mli_pprof_sample(&w->x, whole, name, MLI_PAIR_LIVE, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
@@ -31240,7 +31509,8 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     mli_export_stacks(&w->x);
     mli_shares_make(&w->x, &w->shares);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(o, 1, 6, 4);
+    mli_pb_pair(o, 1, MLI_WORD_INUSE_SPACE, MLI_WORD_BYTES);
+    mli_pb_pair(o, 1, MLI_WORD_PEAK_SPACE, MLI_WORD_BYTES);
     mli_pprof_names(w);
     mli_pprof_anomalies(w);
     mli_pprof_estimates(w);
@@ -31249,10 +31519,11 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     w->groups.put_part = mli_pprof_part;
     mli_allocs_each(&w->shares, mli_pprof_allocs, w);
     mli_groups_each(&w->shares, &w->groups);
+    mli_peak_blocks_each(&w->x, mli_pprof_held, w);
     mli_pb_u64(o, 9, mli_wall_now());
     mli_pb_pair(o, 11, 7, 4);
     mli_pb_u64(o, 12, 1);
-    mli_pb_u64(o, 14, 6);
+    mli_pb_u64(o, 14, w->x.r->by_peak ? MLI_WORD_PEAK_SPACE : MLI_WORD_INUSE_SPACE);
     mli_shares_free(&w->shares);
 }
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
@@ -32328,10 +32599,14 @@ typedef struct mli_writer {
 #define MLI_WRITER_PPROF MLI_WRITER_NONE
 #define MLI_WRITER_HEAPTRACK MLI_WRITER_NONE
 #define MLI_WRITER_FOLDED MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_PEAK MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_ALLOCATED MLI_WRITER_NONE
 #else
 #define MLI_WRITER_PPROF {mli_pprof, 0}
 #define MLI_WRITER_HEAPTRACK {mli_heaptrack, 0}
 #define MLI_WRITER_FOLDED {mli_folded, 0}
+#define MLI_WRITER_FOLDED_PEAK {mli_folded_peak, 0}
+#define MLI_WRITER_FOLDED_ALLOCATED {mli_folded_allocated, 0}
 #endif
 #if defined(MEMLORD_NO_REPORTS)
 #define MLI_WRITER_TRACE MLI_WRITER_NONE
@@ -32442,7 +32717,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char mli_format_suffixes[][11] = {
+static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

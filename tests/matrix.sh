@@ -140,7 +140,7 @@ left_out() { # COMPILER NAME THERE FLAGS: the modules that are there
          MEMLORD_DEBUG=2 $o \$PWD/$o.page $o.report >$o.txt 2>&1 || cat $o.txt;
          test \"\$(echo \$(nm $o | sed -nE '
              s/.* mli_(listener|raise)_.*/neighbours/p; s/.* mli_verify_.*/verify/p;
-             s/.* mli_html(_head)?$/page/p; s/.* mli_(pprof|heap|folded|portion)_.*/profiles/p;
+             s/.* mli_html(_head)?$/page/p; s/.* mli_(pprof|heap|folded|portion|peak_part)_.*/profiles/p;
              s/.* mli_(trace|prom|viz|csv)_.*/reports/p' | sort -u))\" = '$3'"
 }
 

@@ -161,6 +161,31 @@ abs(totals[0]['alloc_bytes'] - 10**8) <= 6 * 1.5 * totals[0]['error_bytes']
 frames(totals[0])[-16:-2] == $levels"
 verdict $? 'a sample is the default: its totals are within six standard errors'
 
+preloaded env MEMLORD_REPORT="$out/phases.json" MEMLORD_STACK_BYTES=1 "$out/stacks" phases &&
+    holds phases '
+[("phase_c" in frames(t), 118 * 10**6 < t["at_peak_bytes"] <= 120 * 10**6) for t in totals if t["at_peak_bytes"] > 10**6] == [(True, True)]
+sum(t["at_peak_bytes"] for t in totals) == report["peak_holders"][0]["bytes"]
+"phase_c" in frames(totals[0])
+sorted(t["peak_bytes"] for t in totals)[-3:] == [10**8, 10**8, 12 * 10**7]'
+verdict $? 'of a program that has ended the stacks of its peak come first, with what they held then'
+
+# Returns the lines of the report of the phases, with frames that are a phase in place of the whole
+# stack.
+phases() { # SUFFIX BYTES
+    preloaded env MEMLORD_REPORT="$out/phases.$1" MEMLORD_STACK_BYTES=$2 "$out/stacks" phases &&
+        said=$(sed -n 's/;.*[ ;]\(phase_[abc]\) .* \([0-9]*\)$/ \1 \2/p' "$out/phases.$1")
+    echo "$said" >"$out/why"
+}
+phases folded 1 && [ "$(echo "$said" | sed 's/ 1[12].......$//')" = 'cpu (peak) phase_c' ]
+verdict $? 'of a program that has ended FOLDED has what was live at the peak'
+phases folded '' && [ "$(echo "$said" | sed 's/ 1[12].......$//')" = 'cpu (peak) phase_c' ]
+verdict $? 'samples of it add up to the peak, too'
+phases live.folded 1 && [ -z "$said" ] && phases allocated.folded 1 && [ "$said" = \
+'cpu (allocated) phase_a 100000000
+cpu (allocated) phase_b 100000000
+cpu (allocated) phase_c 120000000' ] && phases peak.folded 1 && echo "$said" | grep -q '^cpu (peak) phase_c'
+verdict $? 'the suffix chooses live, peak or allocated bytes'
+
 preloaded env MEMLORD_REPORT="$out/none.json" MEMLORD_STACK_DEPTH=0 "$out/stacks" chain &&
     holds none "not totals and not nodes" &&
     preloaded env MEMLORD_REPORT="$out/five.json" MEMLORD_STACK_DEPTH=5 MEMLORD_STACK_BYTES=1 \
@@ -304,7 +329,7 @@ told "$report" MEMLORD_STACK_BYTE=1 &&
     told MEMLORD_REPORT="$out/told.foo" && grep -q '^MemLord' "$out/told.foo"
 verdict $? 'a variable, a number, a signal or a suffix that is not known is told once'
 
-preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_EVENTS=9 \
+preloaded env "$report" MEMLORD_STACK_BYTES= MEMLORD_STACK_DEPTH=5 MEMLORD_SKIP=a MEMLORD_EXACT=1 MEMLORD_FOLD=1 MEMLORD_EVENTS=9 \
     MEMLORD_SNAPSHOTS=50 MEMLORD_SIGNAL=10 MEMLORD_EVERY=60 MEMLORD_REPORT_ON= MEMLORD_DEBUG= MEMLORD_RETRY=0 \
     MEMLORD_POLL_INTERVAL_MS=100 MEMLORD_APP_REPORT=x "$out/count" && [ ! -s "$out/why" ]
 verdict $? 'those that are known are not'

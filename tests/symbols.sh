@@ -321,7 +321,7 @@ int main(int argc, char **argv) { /* ms to work, FILE to replace this program wi
     if (argc > 1 && atoi(argv[1]) < 0) usleep((unsigned)-atoi(argv[1]) * 1000u); /* or to sleep */
     while (argc > 1 && clock() / (CLOCKS_PER_SEC / 1000) < atoi(argv[1])) {}
     if (argc > 2 && *argv[2] && rename(argv[2], argv[0])) return 1;
-    if (argc > 3 && fork()) return wait(NULL) < 0;
+    if (argc > 3 && fork()) return wait(NULL) < 0 || !(kept = new char[10]);
     app::method(1009);
 }
 END
@@ -378,7 +378,7 @@ END
 "$cxx" -g -O1 -rdynamic unlinks.cpp -o unlinks
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./unlinks
 matches 'a program deleted while it ran has the names of its dynamic symbols' 'status 0' \
-    '1009 B .* method\(unsigned long\) unlinks.*\+0x'
+    '1009 B .* (_Z6methodm|method\(unsigned long\)) unlinks.*\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
 matches 'what a library of the language does is put down to its caller' \

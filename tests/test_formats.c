@@ -27,7 +27,7 @@ typedef struct reading {
     const char *bad;
     uint64_t bytes;     /* live */
     uint64_t peak;      /* HEAPTRACK */
-    uint64_t value[4];  /* PPROF */
+    uint64_t value[5];  /* PPROF */
     uint64_t streams;   /* MEMORY_VIZ: segments and events on one that is not the default one */
     uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE, locations of PPROF */
 } reading;
@@ -198,13 +198,13 @@ static void pprof_sample(pb sample, profile *of, reading *r) {
     while ((field = pb_field(&sample, &in, &v)) != 0) {
         for (; field == 1 && in.at < in.end; places++)
             if ((n = pb_varint(&in)) > of->location_max) of->location_max = n;
-        for (; field == 2 && in.at < in.end && values < 4; values++)
+        for (; field == 2 && in.at < in.end && values < 5; values++)
             r->value[values] += pb_varint(&in);
         while (field == 3 && pb_field(&in, &pair, &n))
             if (n > of->string_max) of->string_max = n;
         EXPECT(!in.bad && in.at == in.end);
     }
-    EXPECT(!sample.bad && values == 4 && places);
+    EXPECT(!sample.bad && values == 5 && places);
 }
 
 static void read_pprof(const test_text *text, reading *r) {
@@ -240,7 +240,7 @@ static void read_pprof(const test_text *text, reading *r) {
             of.string_max = v;
         }
     }
-    EXPECT(!file.bad && of.types == 4 && of.location_max <= of.locations);
+    EXPECT(!file.bad && of.types == 5 && of.location_max <= of.locations);
     EXPECT(of.function_max <= of.functions && of.string_max < of.strings);
     r->bytes = r->value[3];
     r->rows = of.locations;
@@ -444,7 +444,9 @@ static void read_format(memlord_format format, const test_text *text, reading *r
     case MEMLORD_FORMAT_PROMETHEUS: read_prometheus(text, r); break;
     case MEMLORD_FORMAT_PPROF: read_pprof(text, r); break;
     case MEMLORD_FORMAT_HEAPTRACK: read_heaptrack(text, r); break;
-    case MEMLORD_FORMAT_FOLDED: read_folded(text, r); break;
+    case MEMLORD_FORMAT_FOLDED:
+    case MEMLORD_FORMAT_FOLDED_PEAK:
+    case MEMLORD_FORMAT_FOLDED_ALLOCATED: read_folded(text, r); break;
     case MEMLORD_FORMAT_MEMORY_VIZ: read_memory_viz(text, r); break;
     case MEMLORD_FORMAT_CSV: read_csv(text, r); break;
     default: read_trace(text, r); break;
@@ -701,7 +703,7 @@ static void names_that_differ_in_bad_bytes_stay_apart(void **state) {
         assert_ok(memlord_tag_end(lord));
     }
     for (i = 0; odd[i][1]; i++)
-        for (k = 0; k < MEMLORD_FORMAT_COUNT; k++) {
+        for (k = 0; k < MEMLORD_FORMAT_FOLDED_PEAK; k++) { /* the others have no tags */
             test_text text = written(lord, (memlord_format)k);
             if (!count_of(&text, odd[i][1])) fail_msg("%s has no %s", names[k], odd[i][1]);
             free(text.data);
@@ -720,6 +722,20 @@ static void samples_of_a_profile_are_the_statistics(void **state) {
     assert_int_equal(r.value[1], s.total_allocated);
     assert_int_equal(r.value[2], s.live_blocks);
     assert_int_equal(r.value[3], s.allocated);
+}
+
+/* The holders of a peak are noted when it has risen by a sixteenth: here at 120. */
+static void a_profile_has_the_bytes_of_the_peak(void **state) {
+    memlord *lord = test_lord(state);
+    reading r;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 120, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    r = read_of(lord, MEMLORD_FORMAT_PPROF);
+    assert_int_equal(r.value[3], 7);
+    assert_int_equal(r.value[4], 120);
 }
 
 static void heaptrack_ends_with_what_is_live_and_peaks_with_the_peak(void **state) {
@@ -1582,6 +1598,7 @@ int main(void) {
         TEST_SITES(scopes_are_metrics),
         TEST_SITES(names_that_differ_in_bad_bytes_stay_apart),
         TEST_SITES(samples_of_a_profile_are_the_statistics),
+        TEST(a_profile_has_the_bytes_of_the_peak),
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
         TEST_SITES(heaptrack_has_the_calls_of_the_ledger_and_none_is_temporary),
         TEST_SITES(heaptrack_has_bytes_of_an_arena_without_a_call),

@@ -425,6 +425,22 @@ static void holders_noted_below_the_peak_say_so(void **state) {
     free(text);
 }
 
+static void holders_are_noted_again_when_memory_begins_to_fall(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    char *text;
+    assert_ok(memlord_tag_begin(lord, "cache"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100 << 20, NULL));
+    for (i = 1; i <= 5; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 + i * 64, 1 << 20, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1040, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1080, NULL));
+    assert_ok(memlord_tag_end(lord));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nat the peak of cpu, noted at 104 MiB of 105 MiB; by tag: "));
+    free(text);
+}
+
 static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(void **state) {
     static const memlord_site site = {"loader.c", "load_weights", 10};
     memlord *lord = test_lord(state);
@@ -2392,6 +2408,7 @@ int main(void) {
         TEST(a_small_programs_text_has_less_than_80_lines),
         TEST(a_small_report_tells_who_held_the_peak),
         TEST(holders_noted_below_the_peak_say_so),
+        TEST(holders_are_noted_again_when_memory_begins_to_fall),
         TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
         TEST_SITES(a_type_with_several_devices_has_a_line),

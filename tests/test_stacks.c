@@ -86,6 +86,19 @@ static memlord_stack_stat stack_of(memlord *lord, memlord_device device, const c
     }
     return none;
 }
+/* Allocates and frees a block under one frame after the other, which holds so many bytes. */
+static void run_phases(memlord *lord) {
+    static const struct {
+        const char *frame;
+        uint64_t bytes;
+    } phases[] = {{"a", 100}, {"b", 100}, {"c", 120}};
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        at(phases[i].frame);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, phases[i].bytes, NULL));
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    }
+}
 static uint64_t live_of(memlord *lord, const char *letters) {
     return stack_of(lord, all(), letters).live_bytes;
 }
@@ -1012,14 +1025,17 @@ static void one_stack_at_two_sites_is_two_rows(void **state) {
     assert_int_equal(stack_of(lord, cuda(1), "ab").live_bytes, 1 << 16);
 }
 
-/* The bytes of the lines of a FOLDED report with a text in them. */
-static uint64_t folded_with(memlord *lord, const char *text) {
-    char *report = report_of(lord, MEMLORD_FORMAT_FOLDED), *line, *rest = NULL;
+/* The bytes of the lines of a folded report with a text in them. */
+static uint64_t folded_bytes(memlord *lord, memlord_format format, const char *text) {
+    char *report = report_of(lord, format), *line, *rest = NULL;
     uint64_t sum = 0;
     for (line = strtok_r(report, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         if (strstr(line, text)) sum += strtoull(strrchr(line, ' '), NULL, 10);
     free(report);
     return sum;
+}
+static uint64_t folded_with(memlord *lord, const char *text) {
+    return folded_bytes(lord, MEMLORD_FORMAT_FOLDED, text);
 }
 
 static void stacks_share_their_site_and_tag_as_their_samples_do(void **state) {
@@ -1038,6 +1054,77 @@ static void stacks_share_their_site_and_tag_as_their_samples_do(void **state) {
     assert_int_equal(folded_with(lord, "cpu;x;"), tag.allocated);
     assert_int_equal(folded_with(lord, "cpu;"), memlord_allocated(lord, cpu()));
     assert_in_range(folded_with(lord, "0x1060"), first - first / 20, first + first / 20);
+}
+
+static void folded_has_a_choice_of_live_peak_and_allocated_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    run_phases(lord);
+    at("d");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_FOLDED);
+    assert_string_equal(report, "cpu;0x1063 10\n");
+    free(report);
+    report = report_of(lord, MEMLORD_FORMAT_FOLDED_PEAK);
+    assert_string_equal(report, "cpu (peak);0x1062 120\n");
+    free(report);
+    report = report_of(lord, MEMLORD_FORMAT_FOLDED_ALLOCATED);
+    assert_string_equal(report, "cpu (allocated);0x1060 100\ncpu (allocated);0x1061 100\n"
+                                "cpu (allocated);0x1062 120\ncpu (allocated);0x1063 10\n");
+    free(report);
+}
+
+static void at_the_peak_the_blocks_without_a_stack_are_their_site_or_the_arena(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_stacks_set(lord, 0, 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &places[0]));
+    assert_ok(memlord_stacks_set(lord, 8, 1));
+    at("a");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 200, &places[0]));
+    at("b");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 300, NULL));
+    assert_ok(memlord_stacks_set(lord, 0, 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x4000, 400, NULL));
+    assert_ok(memlord_arena_add(lord, cpu(), 500, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED_PEAK,
+                         "cpu (peak);(arena) 500\ncpu (peak);(unknown) 400\n"
+                         "cpu (peak);0x1060 200\ncpu (peak);0x1061 300\n"
+                         "cpu (peak);first a.c:1 100\n"));
+}
+
+static void at_the_peak_the_sites_beyond_the_largest_are_one_frame(void **state) {
+    static memlord_site sites[20];
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    assert_ok(memlord_stacks_set(lord, 0, 0));
+    for (i = 0; i < 20; i++) {
+        sites[i].file = "d.c";
+        sites[i].function = "d";
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 + i * 0x10000, 2000 - i, &sites[i]));
+    }
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED_PEAK, "cpu (peak);d d.c:1 2000\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED_PEAK, "cpu (peak);(others) 7930\n"));
+}
+
+static void samples_at_the_peak_add_up_to_what_the_holders_had(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    uint64_t i, first = 0;
+    for (i = 0; i < 40000; i++) {
+        const uint64_t bytes = 1 + i * 7919 % 200;
+        at(i % 4 ? "ab" : "cb");
+        if (i % 4) first += bytes;
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + i * 256, bytes, &places[i % 2]));
+    }
+    for (i = 0; i < 40000; i++)
+        assert_ok(memlord_free(lord, cpu(), 0x100000 + i * 256, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(folded_bytes(lord, MEMLORD_FORMAT_FOLDED_PEAK, "cpu (peak);"),
+                     json_u64(json, "peak_holders[0].bytes"));
+    free(json);
+    assert_in_range(folded_bytes(lord, MEMLORD_FORMAT_FOLDED_PEAK, "0x1060"), first - first / 8,
+                    first + first / 20);
 }
 
 /* How many kinds of calls, of a size and a stack each, a HEAPTRACK report has calls of. */
@@ -1079,7 +1166,7 @@ static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     at("ab");
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
     at("cb");
-    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 50, NULL));
     assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"stacks\":{\"depth\":8,\"bytes\":1,\"cut\":0,\"modules\":[],"));
@@ -1087,14 +1174,16 @@ static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     assert_true(json_is(json, "stacks.frames[1].site.file", "0x1060"));
     assert_true(json_is(json, "stacks.frames[2].site.file", "0x1062"));
     assert_int_equal(json_u64(json, "stacks.frames[2].offset"), 0x1062);
-    assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"alloc_bytes\":30,"
-                                 "\"allocs\":1,\"live_bytes\":30,\"peak_bytes\":30,"
-                                 "\"samples\":1,\"error_bytes\":0,\"temporaries\":0},\n"
+    assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"alloc_bytes\":50,"
+                                 "\"allocs\":1,\"live_bytes\":50,\"peak_bytes\":50,"
+                                 "\"at_peak_bytes\":50,\"samples\":1,\"error_bytes\":0,"
+                                 "\"temporaries\":0},\n"
                                  "{\"frames\":[1,0],\"device\":\"cpu\",\"alloc_bytes\":100,"
                                  "\"allocs\":1,\"live_bytes\":0,\"peak_bytes\":100,"
-                                 "\"samples\":1,\"error_bytes\":0,\"temporaries\":0}],"
+                                 "\"at_peak_bytes\":100,\"samples\":1,\"error_bytes\":0,"
+                                 "\"temporaries\":0}],"
                                  "\"more\":{\"stacks\":0,\"alloc_bytes\":0,\"allocs\":0,"
-                                 "\"live_bytes\":0}}"));
+                                 "\"live_bytes\":0,\"at_peak_bytes\":0}}"));
     free(json);
 }
 
@@ -1148,7 +1237,61 @@ static void json_says_where_there_are_no_stacks(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_JSON,
                          "\"stacks\":{\"depth\":0,\"bytes\":0,\"cut\":0,\"modules\":[],"
                          "\"frames\":[],\"list\":[],\"more\":{\"stacks\":0,\"alloc_bytes\":0,"
-                         "\"allocs\":0,\"live_bytes\":0}}"));
+                         "\"allocs\":0,\"live_bytes\":0,\"at_peak_bytes\":0}}"));
+}
+
+static uint64_t held_in_json(const char *json, const char *what, uint64_t index) {
+    char path[64];
+    snprintf(path, sizeof path, "stacks.list[%d].%s", (int)index, what);
+    return json_u64(json, path);
+}
+
+static void stacks_keep_what_they_held_at_the_peak_of_their_device(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    run_phases(lord);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(held_in_json(json, "peak_bytes", 0), 120); /* the list begins with these */
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 0), 120);
+    assert_int_equal(held_in_json(json, "peak_bytes", 1), 100);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 1), 0);
+    assert_int_equal(held_in_json(json, "peak_bytes", 2), 100);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 2), 0);
+    free(json);
+}
+
+static void a_peak_reset_forgets_what_stacks_held(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    run_phases(lord);
+    at("a");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 30, NULL));
+    memlord_peak_reset(lord, all());
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 0), 30);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 1), 0);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 2), 0);
+    free(json);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    memlord_peak_reset(lord, all());
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 0), 0);
+    free(json);
+}
+
+static void stacks_of_another_device_keep_their_own_peak(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    at("a");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    at("b");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 300, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 0), 300);
+    assert_int_equal(held_in_json(json, "at_peak_bytes", 1), 100);
+    free(json);
 }
 
 static void text_has_the_hottest_stacks_in_five_frames(void **state) {
@@ -1160,16 +1303,16 @@ static void text_has_the_hottest_stacks_in_five_frames(void **state) {
     at("");
     assert_ok(memlord_alloc(lord, cpu(), 0x3000, 200, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live        peak      allocs   allocated  "
+                         "        live        peak     at peak      allocs   allocated  "
                          "hottest stacks: 3 of 3\n"
-                         "       300 B       300 B           1       300 B  0x1061\n"
-                         "       200 B       200 B           1       200 B  "));
+                         "       300 B       300 B       300 B           1       300 B  0x1061\n"
+                         "       200 B       200 B       200 B           1       200 B  "));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "       100 B       100 B           1       100 B  "
+                         "       100 B       100 B       100 B           1       100 B  "
                          "0x1060 < 0x1061 < 0x1062 < 0x1063 < 0x1064 < ...\n"));
 }
 
-static void text_has_the_stacks_that_allocated_most_where_nothing_lives(void **state) {
+static void text_has_the_stacks_of_the_peak_where_nothing_lives(void **state) {
     memlord *lord = test_lord(state);
     char letters[2] = "a";
     uint64_t i;
@@ -1180,8 +1323,10 @@ static void text_has_the_stacks_that_allocated_most_where_nothing_lives(void **s
         assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     }
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "hottest stacks: 5 of 7\n"
-                         "         0 B       106 B           1       106 B  0x1066\n"));
+                         "hottest stacks at the peak: 5 of 7\n"
+                         "         0 B       100 B       100 B           1       100 B  0x1060\n"
+                         "         0 B       106 B         0 B           1       106 B  0x1066\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT, "... and 2 more stacks, 0 B\n"));
 }
 
 static void text_of_samples_says_that_they_are_estimates(void **state) {
@@ -1199,7 +1344,7 @@ static void text_of_samples_says_that_they_are_estimates(void **state) {
     assert_true(row.error_bytes > 0);
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, line));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live       error        peak      allocs   allocated  "
+                         "        live       error        peak     at peak      allocs   allocated  "
                          "hottest stacks: 1 of 1, estimates: a sample each 1 KiB; error is the "
                          "standard error of live, -: no sample lives\n"));
     for (i = 0; i < 1000; i++) assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
@@ -1239,7 +1384,8 @@ static void cut_lists_of_stacks_say_what_they_leave_out(void **state) {
         assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 700 - i * 100, NULL));
     }
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "\n       300 B       300 B           1       300 B  0x1065 < 0x1061\n"
+                         "\n       300 B       300 B       300 B           1       300 B  "
+                         "0x1065 < 0x1061\n"
                          "... and 2 more stacks, 300 B\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
                          "       300 B          1  0x1065 < 0x1061\n"
@@ -1377,8 +1523,8 @@ static void heaptrack_has_whole_stacks_and_the_totals_of_the_ledger(void **state
     assert_int_equal(found[2], stats_of(lord, all()).peak);
     assert_int_equal(pprof_of(lord).value[0], stats_of(lord, all()).allocs);
     assert_int_equal(pprof_of(lord).value[1], stats_of(lord, all()).total_allocated);
-    /* a trace is a frame and the trace of its caller: 2 device frames each, then c, b, a */
-    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\nt 7 0\nt 8 7\nt 9 8\n"));
+    /* a trace is a frame and the trace of its caller: 4 frames for each device, then c, b, a */
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\nt 9 0\nt a 9\nt b a\n"));
     memlord_reset(lord);
     at("f");
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
@@ -2562,8 +2708,16 @@ int main(void) {
         TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
         TEST_OF(setup_every, json_lists_the_largest_stacks_and_sums_the_rest),
         TEST(json_says_where_there_are_no_stacks),
+        TEST_OF(setup_every, folded_has_a_choice_of_live_peak_and_allocated_bytes),
+        TEST_OF(setup_sites,
+                at_the_peak_the_blocks_without_a_stack_are_their_site_or_the_arena),
+        TEST_OF(setup_sites, at_the_peak_the_sites_beyond_the_largest_are_one_frame),
+        TEST_OF(setup_sampled_sites, samples_at_the_peak_add_up_to_what_the_holders_had),
+        TEST_OF(setup_every, stacks_keep_what_they_held_at_the_peak_of_their_device),
+        TEST_OF(setup_every, a_peak_reset_forgets_what_stacks_held),
+        TEST_OF(setup_every, stacks_of_another_device_keep_their_own_peak),
         TEST_OF(setup_every, text_has_the_hottest_stacks_in_five_frames),
-        TEST_OF(setup_every, text_has_the_stacks_that_allocated_most_where_nothing_lives),
+        TEST_OF(setup_every, text_has_the_stacks_of_the_peak_where_nothing_lives),
         TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, leaks_are_listed_by_stack),
         TEST_OF(setup_every, cut_lists_of_stacks_say_what_they_leave_out),

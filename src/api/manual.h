@@ -155,7 +155,8 @@
               from a sample are unbiased estimates with a standard error. Each run, process
               and ledger takes another sample, unless memlord_desc.stack_seed makes the
               sample repeatable. A block keeps its stack until it ends. After a realloc the
-              block is sampled again; a move keeps its stack. TEXT has the largest stacks.
+              block is sampled again; a move keeps its stack. Reports say what each stack held
+              at the peak of its device. TEXT has the largest stacks.
               JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and MEMORY_VIZ have whole
               stacks. TEXT and JSON show the estimates of a sample. PPROF, FOLDED and
               HEAPTRACK divide the exact numbers of each site over its stacks, in proportion
@@ -492,7 +493,7 @@
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds. So does a swap of a context, for which the ledger keeps 700 bytes. A
     stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
-    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 100 bytes
+    one lock. A sample every 512 KiB costs next to nothing. Stacks take 320 KiB, and 104 bytes
     each. Each return address takes 250 to 400 bytes, and 24 more for each further caller that
     it has. A block with a stack takes up to 64 bytes more. Events cost one branch a call when
     off, and a time stamp and 40 bytes when on.

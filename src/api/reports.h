@@ -11,7 +11,9 @@
     X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
     X(FOLDED, "folded", "live bytes by device, tag, scope and stack, for flamegraph.pl")      \
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
-    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
+    X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")           \
+    X(FOLDED_PEAK, "peak.folded", "as FOLDED: what each stack held at its device's peak")     \
+    X(FOLDED_ALLOCATED, "allocated.folded", "as FOLDED: what each stack has allocated")
 
 typedef enum memlord_format {
 #define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,

@@ -21,3 +21,21 @@ MLI_PRIVATE MLI_COLD uint64_t mli_square_root(double v) {
     for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton's method */
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
+
+/* A series gives q = 1 - exp(-y) for a small y. Each doubling of y turns q into q (2 - q). */
+MLI_PRIVATE MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* The finalizer of splitmix64. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}

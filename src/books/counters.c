@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/vectors.h"
 #include "books/map.h"
+#include "books/watches.h"
 #include "books/spans.h"
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
@@ -91,16 +92,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
-    int64_t published = (int64_t)mli_u64_load(&row->published);
-    return published >= (int64_t)mli_u64_load(&w->check_above) ||
-           published < (int64_t)mli_u64_load(&w->check_below);
-}
-/* Requests a band check after a publication, if a bound was reached, or if the peak is so high that
+/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
    the device's holders are to be noted again. */
-static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
+static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
         mli_check_request(lord, dev);
 }
 
@@ -115,8 +111,8 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
 }
 
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
-    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
-    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
+    return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
+           mli_u64_load(&cell->base);
 }
 
 /* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
@@ -135,8 +131,8 @@ static uint64_t mli_cell_share(const memlord *lord, const mli_row *row) {
 }
 /* Returns the margin of a cell: how far its level may rise before it is published again. That is
    half of its share and, for a device, at most a 32nd of the peak. The holders of a device are
-   noted when a publication finds that the peak has risen by a 16th, so a device with little memory
-   must publish that often. */
+   noted when a publication finds that the live bytes have risen by a 16th, so a device with little
+   memory must publish that often. */
 static uint64_t mli_publish_margin(int book, const mli_row *row, uint64_t share) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = share / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -153,7 +149,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -170,9 +166,14 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+    if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -183,53 +184,50 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
-        published = mli_u64_add(&row->published, level - base) + (level - base);
-        mli_u64_max(&row->peak, (int64_t)published);
+        live = published = mli_u64_add(&row->published, level - base) + (level - base);
+        mli_u64_max(&row->peak, (int64_t)live);
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        mli_u64_max(&row->peak, (int64_t)(published + level - base + mli_row_first_holds(row)));
+        live = published + level - base + mli_row_first_holds(row);
+        mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
-        hold -= mli_publish_margin(book, row, hold);
+        margin = mli_publish_margin(book, row, hold);
+        hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
-        mli_u64_add_own(&row->publish_count, 1);
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
     mli_u64_max(&row->sampled_peak, (int64_t)published);
-    mli_check_thresholds(lord, number, row);
+    mli_check_thresholds(lord, number, row, live);
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
-    int64_t held;
-    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
-    held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    due = held < 0;
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
-        mli_u64_store(&cell->high, level);
-        due |= !mli_u64_load_own(&cell->publish_seen) ||
-               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
-    }
-    if (due) mli_cell_publish(lord, book, number, cell);
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
+        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
@@ -242,9 +240,9 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
         if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
                 mli_cell_share(lord, row))
             mli_cell_publish(lord, book, i, cell);
     }
@@ -400,16 +398,15 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     const int64_t published = (int64_t)mli_u64_load(&row->published);
     const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
-    int blind = 0; /* 1: a cell's high does not count, as another cell has published since */
+    int blind = 0; /* 1: a cell's high does not count, because another has published since */
     if (published > peak) peak = published;
     for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
-        const uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
         int64_t above;
-        if (!seen) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         above = (int64_t)mli_cell_above(row, cell);
         if (published + above > peak) peak = published + above;
-        blind |= seen != mli_u64_load(&row->publish_count);
+        blind |= row->latest != cell;
     }
     if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
@@ -465,17 +462,18 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) mli_u64_add_own(&row->publish_count, 1);
+    if (device) row->latest = NULL;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
         if (device && of != t) {
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
         if (device) {
             mli_span_note_high(lord, number, cell);
-            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+            row->latest = cell;
         }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
     }
@@ -522,7 +520,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and publish_count. */
+   or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;

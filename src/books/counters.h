@@ -12,6 +12,7 @@
 #include "base/ledger.h"
 #include "base/vectors.h"
 #include "books/threads.h"
+#include "books/watches.h"
 
 /* The counts of one thread on one row. Only this thread counts in the cell, and all threads read
    it. In a cell of the orphan record any thread counts, under the count lock. A thread that frees
@@ -20,10 +21,12 @@
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
-   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
-   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
-   adds the highs that are not yet published (mli_row_sum). */
+   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
+   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
+   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
+   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
+   decides from its cell alone whether to publish, because another thread may just have written the
+   row, and to fetch the row would take longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -33,7 +36,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
+    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
+                              published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -81,7 +85,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      publish_count and cells */
+                      latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -90,8 +94,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
-                              resets */
+    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
+                              a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
@@ -117,32 +121,6 @@ typedef struct mli_oom {
     const memlord_site *site;
     uint64_t time;  /* when it failed; 0 means that there was no such request */
 } mli_oom;
-
-/* The bytes of a device from which the metrics of bands are computed. */
-typedef struct mli_levels {
-    uint64_t live, freed, reserved;
-} mli_levels;
-
-/* The state of a device's bands. The lock of the device's phys guards the members that are not
-   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
-typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
-                         callbacks and phys */
-    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
-                                         check is requested; signed */
-    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
-    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
-    mli_u64 next_holders_peak;        /* from this peak on the device's holders are noted again */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
-    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
-                                   never */
-    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
-    mli_levels gc_end;          /* the levels when the last collection ended */
-    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
-    void *gc_thread;            /* the thread that runs the collection */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
-    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
-} mli_watch;
 
 /* The bytes of a device at the latest sample of its phys. Both members are 0 if the device is newer
    than the sample. */
@@ -225,8 +203,6 @@ MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t nu
 /* Requests that the end of this call, or of the next call on the device, checks the device's bands.
    May be called inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
-/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
-MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
 /* Returns how far a cell's level has been above its base. If another cell of the row has published
    since, returns how far it is above the base now. Requires: the caller holds the row's lock, if

@@ -24,24 +24,6 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y. Each doubling
-   of y turns q into q (2 - q). */
-static MLI_COLD double mli_sample_scale(double x) {
-    double q, y = x;
-    int doublings = 0;
-    if (x > 40) return 1;
-    for (; y > 1.0 / 16; y /= 2) doublings++;
-    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
-    while (doublings--) q *= 2 - q;
-    return 1 / q;
-}
-
-/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
-static MLI_COLD uint64_t mli_mixed(uint64_t n) {
-    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
-    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
-    return n ^ n >> 31;
-}
 /* Sets the seed of a ledger's samples. A host's seed gives the same new seed in each run; without
    one the seed differs in each run, process and ledger. A forked child always gets another seed.
    The seed is mixed from answers of system calls that neither wait nor fail, because the first call
@@ -586,9 +568,10 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out) {
     const mli_stack_row *row = mli_stack_row_at(lord, number);
+    uint64_t held;
     double variance;
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, row->dev)->device;
@@ -599,9 +582,21 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->peak_bytes = row->peak;
     out->samples = row->samples;
     out->temporaries = row->temporaries;
+    held = row->held;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
+    return held;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
+    const uint32_t rows = mli_stack_rows(lord);
+    uint32_t i;
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        if (row->dev == dev) row->held = row->live;
+    }
+    mli_lock_drop(&lord->stacks.lock);
 }
 
 #if !defined(MEMLORD_NO_PROFILES)

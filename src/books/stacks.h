@@ -42,6 +42,8 @@ typedef struct mli_stack_row {
     uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
     uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
+    uint64_t held;        /* an estimate of the bytes that were live at the peak of the device: the
+                             value of `live` at the last mli_stacks_hold */
     uint64_t blocks;      /* how many picked blocks are live */
     double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
@@ -140,9 +142,13 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
    first use, or returns NULL without memory. Requires: the caller holds no lock of the ledger. */
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth);
 
-/* Fills in the totals of a row, without its frames. */
-MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
-                                              memlord_stack_stat *out);
+/* Fills in the totals of a row, without its frames. Returns the bytes that the stack held at the
+   peak of its device. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                                  memlord_stack_stat *out);
+/* Notes the live bytes of every stack of a device as the bytes that the stack holds at the peak of
+   the device. */
+MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 

@@ -82,7 +82,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char mli_format_suffixes[][11] = {
+static const char mli_format_suffixes[][sizeof "allocated.folded"] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

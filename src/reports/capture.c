@@ -356,9 +356,6 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
-       bytes. */
-    r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
         r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
@@ -377,8 +374,7 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
-/* Lists the largest stacks: first those with the most live bytes, then those that allocated
-   most. */
+/* Lists the largest stacks, in the order of their keys: see mli_stack_line. */
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
@@ -392,12 +388,14 @@ static void mli_report_stacks(mli_report *r) {
     }
     for (i = 1; i < rows; i++) {
         mli_stack_line line;
-        mli_stack_stat_fill(r->lord, i, &line.stat);
-        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+        uint64_t first;
+        line.held = mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples | line.held))
             continue; /* a reset came after the row was counted */
         line.node = mli_stack_row_at(r->lord, i)->node;
-        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
-                                        : line.stat.alloc_bytes;
+        first = r->by_peak ? line.held : line.stat.live_bytes;
+        line.key = first ? first | (uint64_t)1 << 63 : line.stat.alloc_bytes;
+        r->stack_rest_held += line.held;
         rest->live_bytes += line.stat.live_bytes;
         rest->alloc_bytes += line.stat.alloc_bytes;
         rest->allocs += line.stat.allocs;
@@ -406,6 +404,7 @@ static void mli_report_stacks(mli_report *r) {
                                    offsetof(mli_stack_line, key));
     }
     for (i = 0; i < r->stacks; i++) {
+        r->stack_rest_held -= r->stack[i].held;
         rest->live_bytes -= r->stack[i].stat.live_bytes;
         rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
         rest->allocs -= r->stack[i].stat.allocs;
@@ -476,6 +475,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
         (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
     }
     mli_stats_sum_phys(lord, all.sel, &r->total);
+    r->by_peak = r->total.allocated < r->total.peak / 4;
     mli_report_phys_all(r);
     mli_report_accounts(r);
     mli_stats_add_losses(lord, &r->total);

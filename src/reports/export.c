@@ -36,9 +36,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come three frames for
-   each device: for blocks without a site, for its arena, and for bytes that are no longer live.
-   Then come the scopes, and then the return addresses of stacks. */
+/* -- stacks --
+   Frames are numbered from 1. The rows of sites come first. Then come the frames MLI_FRAME_... of
+   each device, then the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -53,6 +53,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
+    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
+                                                have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -65,7 +67,8 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
 }
 
 /* The frames that are no place of code, by kind. A function without a name is of the first kind. */
-static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+static const char *const mli_frame_kinds[] = {"(unknown)", "(arena)", "(no longer live)",
+                                              "(others)"};
 
 static void mli_frame_name_set(mli_frame_name *f, const memlord_site *site) {
     f->name = site->function[0] ? site->function : site->file;

@@ -48,6 +48,7 @@ typedef struct mli_export {
     uint32_t devices, sites, tags, scopes; /* sites and tags are numbered by row */
     uint32_t nodes, places; /* nodes of stacks, and the frames in them; 0 if the format has no
                                stacks */
+    uint32_t stacks; /* the number of the last row of stacks; 0 if the format has no stacks */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. If there is no memory, the
@@ -59,9 +60,9 @@ MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row, or NULL for row 0. */
 MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 
-/* Frames that are no place of code. They stand for blocks without a site, for the arena, and for
-   blocks that are freed. */
-enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
+/* Frames that are no place of code. They stand for blocks without a site, for the arena, for blocks
+   that are freed, and for what a list of the largest sites leaves out. */
+enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_OTHERS, MLI_FRAME_KINDS };
 
 /* Returns the frame of a kind on a device. */
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);

@@ -26,10 +26,14 @@ typedef struct mli_writer {
 #define MLI_WRITER_PPROF MLI_WRITER_NONE
 #define MLI_WRITER_HEAPTRACK MLI_WRITER_NONE
 #define MLI_WRITER_FOLDED MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_PEAK MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED_ALLOCATED MLI_WRITER_NONE
 #else
 #define MLI_WRITER_PPROF {mli_pprof, 0}
 #define MLI_WRITER_HEAPTRACK {mli_heaptrack, 0}
 #define MLI_WRITER_FOLDED {mli_folded, 0}
+#define MLI_WRITER_FOLDED_PEAK {mli_folded_peak, 0}
+#define MLI_WRITER_FOLDED_ALLOCATED {mli_folded_allocated, 0}
 #endif
 #if defined(MEMLORD_NO_REPORTS)
 #define MLI_WRITER_TRACE MLI_WRITER_NONE

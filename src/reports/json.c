@@ -278,15 +278,17 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju",
+                  "'at_peak_bytes':%ju,'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, r->stack[i].held, s->samples, s->error_bytes);
         if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
         mli_put_str(r->o, "}");
     }
-    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+    mli_jsonf(r->o,
+              "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+              "'at_peak_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
-              r->stack_rest.allocs, r->stack_rest.live_bytes);
+              r->stack_rest.allocs, r->stack_rest.live_bytes, r->stack_rest_held);
 }
 
 /* Writes what the functions of the program allocated at a site in a library, if that is known. */

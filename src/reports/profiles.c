@@ -11,6 +11,7 @@
 #include "reports/capture.h"
 #include "reports/answers.h"
 #include "reports/export.h"
+#include "reports/peaks.h"
 #include "reports/shares.h"
 
 #if !defined(MEMLORD_NO_PROFILES)
@@ -25,6 +26,8 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
+    const char *measure; /* the text after the name of the device that says what the bytes are; ""
+                            for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -60,10 +63,12 @@ static MLI_COLD void mli_folded_begin(const mli_export *x, const mli_folded_line
 }
 
 /* Writes the stack of a line, the outermost function first, and its bytes. */
-static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
+static MLI_COLD void mli_folded_put(mli_folded_writer *w, const mli_folded_line *line) {
+    const mli_export *x = &w->x;
     mli_folded_walk walk;
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    mli_put_str(o, w->measure);
     if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
     mli_folded_begin(x, line, &walk);
     while (mli_folded_next(x, &walk)) {
@@ -155,7 +160,7 @@ static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
 /* Writes the lines of the table, and empties it. */
 static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(w, &w->table[i]);
     w->lines = 0;
 }
 
@@ -180,38 +185,76 @@ static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
     mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-static MLI_COLD void mli_folded_write(void *writer) {
-    mli_folded_writer *w = (mli_folded_writer *)writer;
-    mli_export_stacks(&w->x);
-    mli_shares_make(&w->x, &w->shares);
+/* The three functions below fill the table. */
+static MLI_COLD void mli_folded_add_live(mli_folded_writer *w) {
     w->groups.writer = w;
     w->groups.put = mli_folded_group;
     w->groups.put_part = mli_folded_part;
+    mli_shares_make(&w->x, &w->shares);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_held(void *writer, const mli_live_block *b) {
+    mli_folded_add((mli_folded_writer *)writer, b, NULL, b->bytes);
+}
+static MLI_COLD void mli_folded_add_peak(mli_folded_writer *w) {
+    mli_peak_blocks_each(&w->x, mli_folded_held, w);
+}
+static MLI_COLD void mli_folded_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
+                                       uint64_t bytes) {
+    (void)allocs;
+    mli_folded_add((mli_folded_writer *)writer, of, NULL, bytes);
+}
+static MLI_COLD void mli_folded_add_allocated(mli_folded_writer *w) {
+    mli_shares_make(&w->x, &w->shares);
+    mli_allocs_each(&w->shares, mli_folded_allocs, w);
+    mli_shares_free(&w->shares);
+}
+
+static MLI_COLD void mli_folded_write(mli_folded_writer *w, const char *measure,
+                                      void (*add)(mli_folded_writer *w)) {
+    w->measure = measure;
+    mli_export_stacks(&w->x);
     w->most = MLI_FOLDED_LINES;
     while (w->most && !w->table) {
         w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
         if (!w->table) w->most /= 2;
     }
     if (w->table)
-        mli_groups_each(&w->shares, &w->groups);
+        add(w);
     else
         w->x.r->result = MEMLORD_E_NOMEM;
     mli_folded_merge(w);
     mli_folded_flush(w);
     mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
-    mli_shares_free(&w->shares);
+}
+static MLI_COLD void mli_folded_write_live(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, "", mli_folded_add_live);
+}
+static MLI_COLD void mli_folded_write_peak(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (peak)", mli_folded_add_peak);
+}
+static MLI_COLD void mli_folded_write_allocated(void *writer) {
+    mli_folded_write((mli_folded_writer *)writer, " (allocated)", mli_folded_add_allocated);
 }
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
-    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_live);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_peak);
+}
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write_allocated);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
     profile.proto) --
-   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space), and
-   its live blocks (inuse_...). With stacks a sample is of a stack. If stacks are samples
-   themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
-   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
-   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   A sample has the allocations of a site since the last reset (alloc_objects and alloc_space),
+   its live blocks (inuse_...), and the bytes that it held at the peak of its device (peak_space).
+   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of
+   those of the site, and a comment says so. Labels give the device and, if there is one, the tag
+   and the part. The bytes of a part are a sample of their own, in which no object counts. The
+   scopes that a block was allocated in are the callers of its site.
    A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
    numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
    the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
@@ -223,8 +266,18 @@ MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag",   "part"};
-enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
+    "space", "device",        "tag",   "part",        "peak_space"};
+enum {
+    MLI_WORD_BYTES = 4,
+    MLI_WORD_INUSE_SPACE = 6,
+    MLI_WORD_DEVICE = 8,
+    MLI_WORD_TAG,
+    MLI_WORD_PART,
+    MLI_WORD_PEAK_SPACE,
+    MLI_WORDS
+};
+#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
+enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {
     mli_export x;
@@ -276,11 +329,12 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 #define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
-/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is the number of the string that names a part, or 0 if the sample is of no part. */
+/* Writes a sample with the values of a pair: the number of allocations or of live blocks as `first`
+   and their bytes as `second`, or the bytes at the peak as `first`. `part` is the number of the
+   string that names a part, or 0 if the sample is of no part. */
 static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
-                                      uint64_t part, unsigned live, uint64_t count,
-                                      uint64_t bytes) {
+                                      uint64_t part, unsigned pair, uint64_t first,
+                                      uint64_t second) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -288,8 +342,8 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_out_buffer(&m, buf, sizeof buf);
     mli_out_buffer(&v, values, sizeof values);
     mli_out_buffer(&p, places, sizeof places);
-    for (i = 0; i < 4; i++) {
-        uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
+    for (i = 0; i < MLI_PPROF_VALUES; i++) {
+        uint64_t n = i / 2 != pair ? 0 : i % 2 ? second : first;
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
     for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
@@ -301,11 +355,15 @@ static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block 
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(void *writer, const mli_group *g) {
-    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, MLI_PAIR_LIVE, g->blocks, g->bytes);
 }
 static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
+    if (allocs | bytes)
+        mli_pprof_sample((const mli_export *)writer, of, 0, MLI_PAIR_ALLOCS, allocs, bytes);
+}
+static void mli_pprof_held(void *writer, const mli_live_block *b) {
+    mli_pprof_sample((const mli_export *)writer, b, 0, MLI_PAIR_PEAK, b->bytes, 0);
 }
 
 /* Writes a function under the next number, and adds a line of it to a location. */
@@ -367,7 +425,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
                                     const memlord_part_info *part) {
     mli_pprof_writer *w = (mli_pprof_writer *)writer;
     const uint64_t name = mli_pb_string(w, mli_part_name(part));
-    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
+    mli_pprof_sample(&w->x, whole, name, MLI_PAIR_LIVE, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
@@ -399,7 +457,8 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     mli_export_stacks(&w->x);
     mli_shares_make(&w->x, &w->shares);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(o, 1, 6, 4);
+    mli_pb_pair(o, 1, MLI_WORD_INUSE_SPACE, MLI_WORD_BYTES);
+    mli_pb_pair(o, 1, MLI_WORD_PEAK_SPACE, MLI_WORD_BYTES);
     mli_pprof_names(w);
     mli_pprof_anomalies(w);
     mli_pprof_estimates(w);
@@ -408,10 +467,11 @@ static MLI_COLD void mli_pprof_write(void *writer) {
     w->groups.put_part = mli_pprof_part;
     mli_allocs_each(&w->shares, mli_pprof_allocs, w);
     mli_groups_each(&w->shares, &w->groups);
+    mli_peak_blocks_each(&w->x, mli_pprof_held, w);
     mli_pb_u64(o, 9, mli_wall_now());
     mli_pb_pair(o, 11, 7, 4);
     mli_pb_u64(o, 12, 1);
-    mli_pb_u64(o, 14, 6);
+    mli_pb_u64(o, 14, w->x.r->by_peak ? MLI_WORD_PEAK_SPACE : MLI_WORD_INUSE_SPACE);
     mli_shares_free(&w->shares);
 }
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {

@@ -15,11 +15,17 @@
    Lines are in the order of their device, tag and frames, and equal stacks are one line. This holds
    as long as there are at most MLI_FOLDED_LINES / 2 different lines, and memory for them. With more
    the order begins again, and readers add equal lines up. FOLDED has no anomalies and drops,
-   because its readers know no comments. */
+   because its readers know no comments.
+
+   FOLDED_PEAK has the bytes that were live at the peak of each device, and begins each line with
+   "cpu (peak)". FOLDED_ALLOCATED has the bytes allocated since the last reset, and begins each line
+   with "cpu (allocated)". Neither has tags, scopes or parts. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_peak(mli_report *r);
+MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r);
 
 MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 

@@ -76,13 +76,12 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
 }
 /* Adds the allocs that each stack has counted to the share of that stack. */
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
-    const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
-    for (i = 1; i < rows; i++) {
+    for (i = 1; i <= t->x->stacks; i++) {
         const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
-        if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
+        if (row->dev > t->x->devices) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
         s->value[0] += (int64_t)row->samples;
@@ -246,10 +245,6 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most this many times the blocks that its samples stand for. A site that has more
-   blocks must have stacks of which no block was picked. */
-#define MLI_PORTION_MOST 4
-
 /* Divides `number` of the `left` that a whole still has among its stacks. The remainder stays with
    the whole. If the stacks already have more than the whole, divides all of the whole among
    them. */
@@ -368,14 +363,13 @@ static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uin
 }
 static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
     const mli_export *x = t->x;
-    const uint32_t rows = mli_stack_rows(x->lord);
     uint32_t i;
-    for (i = 1; i < rows && !x->o->failed; i++) {
+    for (i = 1; i <= x->stacks && !x->o->failed; i++) {
         const mli_stack_row *row = mli_stack_row_at(x->lord, i);
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
+        if (row->dev > x->devices) continue;
+        (void)mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
     }

@@ -17,6 +17,10 @@
 
 #if !defined(MEMLORD_NO_PROFILES)
 
+/* A stack gets at most this many times what its samples stand for. A site that has more must have
+   stacks of which no block was picked. */
+#define MLI_PORTION_MOST 4
+
 /* A whole, or the share of one stack in a whole. The numbers of a whole are exact. A whole is one
    of these: the live blocks of a site, tag and scope; the allocs of a site; the allocs of a
    device. */

@@ -227,16 +227,17 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks. If stacks are samples, adds a column for the standard error of their
-   live bytes. */
+/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
+   for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes, cut;
+    uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
+    mli_putf(r->o,
+             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
+             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
@@ -249,10 +250,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         else if (samples)
             mli_put_str(r->o, "           -"); /* the error is not known, because some live blocks
                                                   may not have been picked */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  ", s->peak_bytes, r->stack[i].held, s->allocs,
+                 s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    for (; i < r->stacks; i++)
+        left += r->by_peak ? r->stack[i].held : r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stack", left);
     cut = mli_stacks_cut(r->lord);
     if (cut)

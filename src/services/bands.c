@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "books/map.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/devices.h"
 #include "books/events.h"
 #include "books/fences.h"
@@ -395,7 +396,7 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
     int missed;
     mli_lock_take(&row->lock);
     (void)mli_u64_add(&row->published, 0);
-    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, &row->published);
     mli_lock_drop(&row->lock);
     return missed;
 }
@@ -681,7 +682,8 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
     if (!cell || mli_u32_load(&w->near_threshold)) return;
-    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+    if (mli_mark_passed(w, &mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) ||
+        mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
 }
 

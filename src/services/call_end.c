@@ -2,6 +2,7 @@
 #include "base/atomics.h"
 #include "books/map.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/devices.h"
 #include "books/limits.h"
 #include "services/bands.h"

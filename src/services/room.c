@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "books/threads.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/devices.h"
 #include "books/anomalies.h"
 #include "books/limits.h"

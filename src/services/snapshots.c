@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
+#include "books/watches.h"
 #include "books/names.h"
 #include "books/sites.h"
+#include "books/stacks.h"
 #include "books/events.h"
 #include "services/stats.h"
 
@@ -252,6 +254,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (!h) return; /* the next check tries again */
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
+    h->arena = mli_u64_load(&device->arena);
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     (void)memlord_tag_get(lord, device->device, NULL, &rest);
     if (rest.allocated) h->tag[h->tags++] = rest;
@@ -263,7 +266,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         old = h; /* another thread saw more bytes */
     } else {
         device->holders = h;
-        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+        mli_u64_store(&device->watch.holders_bytes, live);
+        mli_stacks_hold(lord, dev);
     }
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
@@ -271,8 +275,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum); /* with the peak, so that `live` is no more */
-    if (sum.live &&
-        sum.live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+    if (mli_holders_due(&mli_device_record_at(lord, dev)->watch, sum.live, sum.peak))
         mli_holders_take(lord, dev, sum.live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
@@ -283,7 +286,8 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
-    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_u64_store(&device->watch.holders_bytes, 0);
+    mli_stacks_hold(lord, dev);
     mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);

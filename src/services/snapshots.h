@@ -3,7 +3,8 @@
    tags and sites that had its bytes at its peak. May use books/ and services/stats. Invariants: a
    snapshot does not change once it is in the list; the list is in order of time; a snapshot that is
    evicted while a report reads the list is freed after the last reader. Lock: snapshots, not held
-   while blocks, tags or sites are visited. */
+   while blocks, tags or sites are visited. It is held while the stacks note what they hold at the
+   peak (mli_stacks_hold), so that holders and stacks are of one moment. */
 #ifndef MLI_SERVICES_SNAPSHOTS_H
 #define MLI_SERVICES_SNAPSHOTS_H
 #include "api/api.h"
@@ -15,7 +16,6 @@
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one snapshot less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
-
 
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
@@ -47,6 +47,7 @@ typedef struct mli_snapshot_reader {
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
+    uint64_t arena;       /* the part of these bytes that the arena had */
     size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
@@ -82,8 +83,7 @@ MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
-   taken. */
+/* Takes the holders of a device if mli_holders_due says so. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones, because its peak is now its live bytes.
    Requires: the thread is not inside a shard. */

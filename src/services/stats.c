@@ -194,7 +194,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
-        mli_stack_stat_fill(lord, i, &s);
+        (void)mli_stack_stat_fill(lord, i, &s);
         if (!mli_selects(sel, s.device)) continue;
         s.depth = i;
         memcpy(&number, (char *)&s + key, sizeof number);

@@ -20,7 +20,10 @@
                                stderr. A relative path is taken from where the program starts.
                                In the path, %p is the process id, %n is the number of this report
                                of the process, from 1, %t is the seconds since 1970, and %% is a
-                               percent sign
+                               percent sign. The suffix .folded is for the live bytes. The report
+                               at the end of the program has what was live at the peak instead, if
+                               less than a quarter of that is left. The suffixes .live.folded,
+                               .peak.folded and .allocated.folded choose the bytes
         MEMLORD_SYMBOLS=n      1 names files and lines with symbolize, a program beside this
                                library (src/tools/symbolize.c), and 0 does not; if not set,
                                symbolize runs if the process took a second of the processor, and

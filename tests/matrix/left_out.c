@@ -112,7 +112,9 @@ static int has(memlord_format format) {
     case MEMLORD_FORMAT_HTML: return PAGE;
     case MEMLORD_FORMAT_PPROF:
     case MEMLORD_FORMAT_HEAPTRACK:
-    case MEMLORD_FORMAT_FOLDED: return PROFILES;
+    case MEMLORD_FORMAT_FOLDED:
+    case MEMLORD_FORMAT_FOLDED_PEAK:
+    case MEMLORD_FORMAT_FOLDED_ALLOCATED: return PROFILES;
     default: return REPORTS;
     }
 }

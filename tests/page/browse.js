@@ -966,8 +966,31 @@ tests['the flame graph adds up stacks, a function is one frame whatever its line
     assert.match(await page.textContent('#flame .keys'), /[\d.]+ MiB of [\d.]+ GiB live have no stack/);
     await page.click('#flame button:text("Allocated")');
     assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.list.reduce((s, t) => s + t.alloc_bytes, 0));
+    await page.close();
+};
+
+tests['the peak of a flame graph is what was live together, by stack, site and tag'] = async () => {
+    const page = await openFlame('plain_stacked'), raw = JSON.parse(fs.readFileSync(dir + '/stacked.json')), held = raw.peak_holders.reduce((s, h) => s + h.bytes, 0);
+    const size = () => page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size);
+    await page.click('#flame button:text("Peak")');
+    assert.strictEqual(await size(), raw.stacks.list.reduce((s, t) => s + t.at_peak_bytes, 0));
+    assert.match(await page.textContent('#flame .keys'), /live at the peak of each device, not all at one moment: together [\d.]+ GiB/);
+    for (const by of ['Sites', 'Tags']) {
+        await page.click(`#flame button:text("${by}")`);
+        assert.strictEqual(await pressed(page), by + ' Peak');
+        assert.strictEqual(await size(), held);
+    }
+    await page.close();
+};
+
+tests['of a profile of 0.5.0 the peak is the one of each stack'] = async () => {
+    const page = await open('plain_stacked'), older = JSON.parse(text('stacked'));
+    for (const row of older.stacks.list) delete row.at_peak_bytes;
+    await dropFile(page, 'before.json', JSON.stringify(older));
+    await page.waitForFunction(() => view.charts.some(c => c.trees && !c.trees[0].atPeak));
     await page.click('#flame button:text("Peak")');
     assert.match(await page.textContent('#flame .keys'), /own peak.*not all at one moment/);
+    assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), older.stacks.list.reduce((s, t) => s + t.peak_bytes, 0));
     await page.close();
 };
 

@@ -172,7 +172,7 @@ class Run:
             "sites": [{"site": site(s), "device": self.names[d], "alloc_bytes": v[4], "free_bytes": v[5], "allocs": v[2],
                        "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1], "peak_error": 0} for (s, d), v in self.sites.items()],
             "stacks": {"depth": 0, "bytes": 0, "cut": 0, "modules": [], "frames": [], "list": [],
-                       "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0}},
+                       "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0, "at_peak_bytes": 0}},
             "peak_holders": [h for h in self.holders if h],
             "verdicts": [], "mistakes": {"more": 0, "list": []},
             "streams": {"count": 0, "more": 0, "largest": [], "rest": {"bytes": 0, "blocks": 0}},
@@ -385,10 +385,10 @@ class Stacks:
                             {"module": "/lib/x86_64-linux-gnu/libc.so.6", "build_id": "0a1b"}],
                 "frames": self.frames, "list": [
                     {"frames": list(frames), "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
-                     "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5), "temporaries": 0}
+                     "at_peak_bytes": (v[2] + v[3]) // 2, "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5), "temporaries": 0}
                     for (frames, d), v in rows[:2048]],
                 "more": {"stacks": len(more), "alloc_bytes": sum(v[0] for v in more), "allocs": sum(v[1] for v in more),
-                         "live_bytes": sum(v[2] for v in more)}}
+                         "live_bytes": sum(v[2] for v in more), "at_peak_bytes": sum((v[2] + v[3]) // 2 for v in more)}}
 
 
 MAIN = ["libc.so.6+0x27249", "main src/main.c:40"]

@@ -64,6 +64,20 @@ static int chain(void) {
     }
     return 0;
 }
+/* Three phases, one after the other: each frees what it has allocated. */
+#define PHASE(name, size)                                                                     \
+    KEEP int name(void) {                                                                     \
+        char *blocks[100];                                                                    \
+        int i;                                                                                \
+        for (i = 0; i < 100; i++) blocks[i] = my_alloc(size);                                 \
+        for (i = 0; i < 100; i++) free(blocks[i]);                                            \
+        return !blocks[0];                                                                    \
+    }
+PHASE(phase_a, 1000000)
+PHASE(phase_b, 1000000)
+PHASE(phase_c, 1200000)
+static int phases(void) { return phase_a() | phase_b() | phase_c(); }
+
 static int deep(void) { return !recurse(100000); }
 
 static int small_thread(void) {
@@ -225,7 +239,8 @@ int main(int argc, char **argv) {
                  {"thread", small_thread}, {"fibre", fibre},
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
                  {"files", files},         {"loader", loader},
-                 {"forks", forks},       {"vforks", vforks}};
+                 {"forks", forks},       {"vforks", vforks},
+                 {"phases", phases}};
     size_t i;
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();

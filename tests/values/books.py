@@ -92,7 +92,6 @@ class DeviceRow(Row):
         self.largest_free = UNKNOWN
         self.since_gc = 0  # bytes credited since the last collection or reset
         self.count = dict.fromkeys(COUNTED, 0)
-        self.next_holders = 0
         self.oom = None
         self.ever = 0          # bytes ever allocated, over resets
         self.sampled_peak = 0  # highest live bytes since the last sample of its capacity
@@ -141,6 +140,7 @@ class StackRow:
     def __init__(self, frames, site, device, number):
         self.frames, self.site, self.device, self.number = frames, site, device, number
         self.live = self.peak = self.blocks = 0
+        self.held = 0  # live when the holders of the device were noted last
         self.allocated = self.allocs = self.temporaries = 0
 
 

@@ -37,8 +37,9 @@ from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
            ("TRACE", trace_report), ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
-           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
-           ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
+           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report.LIVE),
+           ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report),
+           ("FOLDED_PEAK", folded_report.PEAK), ("FOLDED_ALLOCATED", folded_report.ALLOCATED))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
 SCRIPTS = operations.SCRIPTS + operations_formats.SCRIPTS

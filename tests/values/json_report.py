@@ -203,11 +203,12 @@ def stacks(ledger):
         "frames": [frame(ledger.code_site(f)) for f in numbers],
         "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
-                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0, "temporaries": row.temporaries}
+                  "peak_bytes": row.peak, "at_peak_bytes": row.held, "samples": row.allocs, "error_bytes": 0, "temporaries": row.temporaries}
                  for row in shown_stacks],
         "more": {"stacks": len(rest), "alloc_bytes": sum(row.allocated for row in rest),
                  "allocs": sum(row.allocs for row in rest),
-                 "live_bytes": sum(row.live for row in rest)}}
+                 "live_bytes": sum(row.live for row in rest),
+                 "at_peak_bytes": sum(row.held for row in rest)}}
 
 
 # -- snapshots and peaks --
@@ -460,6 +461,12 @@ def compare_late(ledger, wanted, found, check):
     for device, holders in zip(ledger.devices, found.pop("peak_holders")):
         check.same("late peaks", "the holders of %s" % device.name,
                    Between(device.peak * 15 // 16 - device.late, device.peak), holders["bytes"])
+        check.same("late peaks", "what the stacks of %s held" % device.name, holders["bytes"],
+                   sum(row["at_peak_bytes"] for row in found["stacks"]["list"]
+                       if row["device"] == device.name))
+    for document in (wanted, found):
+        for row in document["stacks"]["list"]:
+            del row["at_peak_bytes"]
     shown_peak = found["summary"].pop("peak_memory_mb")
     check.same("late peaks", "summary.peak_memory_mb",
                mb("peak_memory", found["summary"]["peak_memory_bytes"])["peak_memory_mb"],

@@ -3,6 +3,7 @@ that are cut after the largest."""
 
 from collections import namedtuple
 
+from books import Between
 from phases import RUNS_KEPT
 
 StreamLine = namedtuple("StreamLine", "stream device bytes blocks")
@@ -130,9 +131,14 @@ class Lists:
         return sorted(found, key=lambda leak: -leak.bytes)
 
     def stacks_shown(self):
-        """The stacks with the most live bytes, then those that allocated most."""
-        rows = [row for row in self.stacks if row.live or row.allocated or row.allocs]
-        return sorted(rows, key=lambda r: (0, -r.live) if r.live else (1, -r.allocated))
+        """The stacks with the most live bytes or, by peak, with the most bytes at the peak; then
+        those that allocated most."""
+        rows = [row for row in self.stacks if row.live or row.allocated or row.allocs or row.held]
+        by_peak = self.by_peak(self.total())
+
+        def first(row):
+            return row.held if by_peak else row.live
+        return sorted(rows, key=lambda r: (0, -first(r)) if first(r) else (1, -r.allocated))
 
     def frames_known(self):
         """The return addresses of all stacks, in the order in which they were first met."""
@@ -166,8 +172,9 @@ class Lists:
         return sorted(lines, key=lambda line: -line.live)
 
     def by_peak(self, total):
-        """Whether sites are listed by their peak: less than a quarter of the peak is live."""
-        return total["allocated"] < total["peak"] // 4
+        """Whether sites and stacks are listed by their peak: less than a quarter of the peak is live."""
+        peak = total["peak"]
+        return total["allocated"] < (peak.most if isinstance(peak, Between) else peak) // 4
 
     def site_lines(self, total):
         """The sites and arenas of the table, the largest first."""

@@ -613,5 +613,5 @@ SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs
            ("threads", threads))
 # The formats that are compared, where not all are: a text has no ranges, and how PPROF and HEAPTRACK
 # divide bytes that a realloc counted at two sites among their stacks is open.
-FORMATS = {"threads": ("JSON",), "samples": ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "FOLDED",
+FORMATS = {"threads": ("JSON",), "samples": ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "FOLDED", "FOLDED_PEAK",
                                             "MEMORY_VIZ", "CSV")}

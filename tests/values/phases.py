@@ -145,8 +145,8 @@ class Snapshot:
 class Holders:
     """Who held a device at its peak: tags and sites with their bytes, None for untagged bytes."""
 
-    def __init__(self, time, bytes, tags, sites):
-        self.time, self.bytes, self.tags, self.sites = time, bytes, tags, sites
+    def __init__(self, time, bytes, arena, tags, sites):
+        self.time, self.bytes, self.arena, self.tags, self.sites = time, bytes, arena, tags, sites
 
 
 class Phases:
@@ -416,17 +416,24 @@ class Phases:
     # -- who held a device at its peak --
 
     def note_holders(self, device):
-        """Notes the holders of a device that holds a sixteenth more than at the last time."""
+        """Notes the holders of a device that holds a sixteenth more than at the last time or, when
+        it has begun to fall from its peak, a 128th."""
         live = device.live
-        if not live or live < device.next_holders:
+        noted = device.holders.bytes if device.holders else 0
+        if live <= noted + noted // (128 if live < device.peak else 16):
             return
         tags = [(row.subject, row.live) for row in self.top(self.tags, device)[:HOLDERS - 1]]
         untagged = live - sum(row.live for row in self.tags if row.device is device)
         if untagged > 0:
             tags.append((None, untagged))
         sites = [(row.subject, row.live) for row in self.top(self.sites, device)[:HOLDERS]]
-        device.holders = Holders(self.now - self.started, live, tags, sites)
-        device.next_holders = live + live // 16 + 1
+        device.holders = Holders(self.now - self.started, live, device.arena, tags, sites)
+        self.hold_stacks(device)
+
+    def hold_stacks(self, device):
+        for stack in self.stacks:
+            if stack.device is device:
+                stack.held = stack.live
 
     def top(self, rows, device):
         """The rows of a device that hold bytes, the largest first, equal ones in their order."""
@@ -434,5 +441,6 @@ class Phases:
         return sorted(rows, key=lambda row: -row.live)
 
     def restart_holders(self, device):
-        device.holders, device.next_holders = None, 0
+        device.holders = None
+        self.hold_stacks(device)
         self.note_holders(device)

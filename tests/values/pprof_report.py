@@ -4,7 +4,7 @@ import collections
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import (KINDS, allocs, comments, groups, scope_frame, site_frames, stack_places,
+from stacks import (KINDS, allocs, at_peak, comments, groups, scope_frame, site_frames, stack_places,
                     text_frame)
 
 SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
@@ -124,11 +124,11 @@ def read(data):
                       text[module["filename"]] if module else "", place["address"])
                      for function, line in lines)
 
-    samples = collections.defaultdict(lambda: [0, 0, 0, 0])
+    samples = collections.defaultdict(lambda: [0] * 5)
     for s in raw["sample"]:
         labels = tuple((text[l["key"]], text[l["str"]]) for l in s["label"])
         key = sum((functions_at(n) for n in s["location_id"]), ()), labels
-        if len(s["value"]) != 4:
+        if len(s["value"]) != 5:
             raise ValueError(f"a sample of {len(s['value'])} values")
         samples[key] = [a + b for a, b in zip(samples[key], s["value"])]
     return {
@@ -154,18 +154,22 @@ def expected(ledger):
         labels = (("device", device.name),) + ((("tag", shown(tag)),) if tag else ()) + \
             ((("part", shown(part)),) if part else ())
         key = tuple(full_frame(f) for f in frames), labels
-        samples[key] = [a + b for a, b in zip(samples.get(key, (0, 0, 0, 0)), values)]
+        samples[key] = [a + b for a, b in zip(samples.get(key, [0] * 5), values)]
     for (device, frames, _), (n, bytes) in allocs(ledger).items():
-        add(device, None, None, frames, (n, bytes, 0, 0))
+        add(device, None, None, frames, (n, bytes, 0, 0, 0))
     for group, (n, bytes) in live.items():
-        add(group.device, group.tag, None, group.frames + group.scopes, (0, 0, n, bytes))
+        add(group.device, group.tag, None, group.frames + group.scopes, (0, 0, n, bytes, 0))
     for (group, part), bytes in parts.items():
-        add(group.device, group.tag, part, group.frames + group.scopes, (0, 0, 0, bytes))
+        add(group.device, group.tag, part, group.frames + group.scopes, (0, 0, 0, bytes, 0))
+    for (device, frames), bytes in at_peak(ledger).items():
+        add(device, None, None, frames, (0, 0, 0, 0, bytes))
     return {
         "sample types": [("alloc_objects", "count"), ("alloc_space", "bytes"),
-                         ("inuse_objects", "count"), ("inuse_space", "bytes")],
+                         ("inuse_objects", "count"), ("inuse_space", "bytes"),
+                         ("peak_space", "bytes")],
         "period": (1, "space", "bytes"),
-        "default sample type": "inuse_space",
+        "default sample type":
+            "peak_space" if ledger.by_peak(ledger.total()) else "inuse_space",
         "comments": comments(ledger),
         "frames": sorted(tuple(full_frame(f) for f in place) for place in all_places(ledger)),
         "modules": [(m.path.decode(), m.build_id.decode(), *m.segment) for m in ledger.modules],

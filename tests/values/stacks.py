@@ -3,12 +3,14 @@ comments on anomalies. A frame is a function: (function, file, line, module, off
 one place."""
 import collections
 
+from phases import HOLDERS
 from notation import bytes_text, shown
 
 Group = collections.namedtuple("Group", "device tag frames scopes")  # of live blocks
 
-UNKNOWN, ARENA, GONE = KINDS = tuple(
-    (name, b"", 0, b"", 0) for name in (b"(unknown)", b"(arena)", b"(no longer live)"))
+UNKNOWN, ARENA, GONE, OTHERS = KINDS = tuple(
+    (name, b"", 0, b"", 0)
+    for name in (b"(unknown)", b"(arena)", b"(no longer live)", b"(others)"))
 
 
 def site_frames(site):
@@ -98,6 +100,32 @@ def allocs(ledger):
     for device, rest in rests.items():
         move((device, (UNKNOWN,), False), [max(n, 0) for n in rest], rest)
     return {key: value for key, value in found.items() if any(value)}
+
+
+def at_peak(ledger):
+    """Bytes by (device, frames) at the peak of each device. Of the sites only the largest are known;
+    every alloc has its stack, so that no stack is an estimate."""
+    found = collections.Counter()
+    for device in ledger.devices:
+        holders = device.holders
+        if not holders:
+            continue
+        parts = {site: bytes for site, bytes in holders.sites}
+        rest = holders.bytes - holders.arena - sum(parts.values())
+        for row in ledger.stacks:
+            if row.device is not device or not row.held:
+                continue
+            site = row.site and row.site.subject
+            found[device, stack_frames(ledger, row) or site_frames(site)] += row.held
+            if site in parts:
+                parts[site] -= row.held
+            else:
+                rest -= row.held
+        for site, bytes in parts.items():
+            found[device, site_frames(site)] += bytes
+        found[device, (UNKNOWN if len(parts) < HOLDERS else OTHERS,)] += rest
+        found[device, (ARENA,)] += holders.arena
+    return {key: bytes for key, bytes in found.items() if bytes}
 
 
 def comments(ledger):

@@ -436,17 +436,19 @@ class Report:
         rows = self.ledger.stacks_shown()
         if not rows:
             return
-        self.put("stacks", "", "        live%s        peak      allocs   allocated  hottest "
-                 "stacks: %d of %d%s%s" % ("       error" if self.sampled else "",
+        self.put("stacks", "", "        live%s        peak     at peak      allocs   allocated  hottest "
+                 "stacks%s: %d of %d%s%s" % ("       error" if self.sampled else "",
+                                   " at the peak" if self.ledger.by_peak(self.total) else "",
                                    min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
                                    "; error is the standard error of live, -: no sample lives"
                                    if self.sampled else ""))
         for row in rows[:FIRST_STACKS]:
             error = size(0 if row.live else None, 12) if self.sampled else ""
             self.put("stacks", size(row.live, 12) + error + size(row.peak, 12) +
-                     number(row.allocs, 12) + size(row.allocated, 12) + "  " + self.frames(row))
+                     size(row.held, 12) + number(row.allocs, 12) + size(row.allocated, 12) + "  " + self.frames(row))
+        by_peak = self.ledger.by_peak(self.total)
         self.more("stacks", len(rows), FIRST_STACKS, "stack",
-                  sum(row.live for row in rows[FIRST_STACKS:]))
+                  sum(row.held if by_peak else row.live for row in rows[FIRST_STACKS:]))
         if self.ledger.stacks_cut:
             self.put("stacks", "%d stacks could not be taken: they are one return address, or none"
                      % self.ledger.stacks_cut)

@@ -12,7 +12,7 @@ function readStacks(raw) {
     const frames = objs(s.frames).map(f => functions(f).map(site => frameOf(site, obj(modules[num(f.module)]), zero(f.offset))));
     if (!list.length) return null;
     for (const row of list) row.path = arr(row.frames).slice(0, 256).flatMap(n => frames[n] || []).reverse();
-    return { mean: zero(s.bytes), cut: zero(s.cut), list, more: zero(more.stacks) > 0 ? more : null, modules };
+    return { mean: zero(s.bytes), cut: zero(s.cut), list, more: zero(more.stacks) > 0 ? more : null, modules, atPeak: list.every(row => num(row.at_peak_bytes) !== null) };
 }
 const stacksRead = new WeakMap();
 function stacksOf(raw) {
@@ -35,6 +35,35 @@ const withoutLine = place => place.replace(/(:\d+|\+0x[0-9a-f]+)$/, '');
 // -- trees of bytes --
 
 const MEASURES = ['live', 'peak', 'allocated'];
+
+/* Returns whether a profile has what was live at the peak of each device, by stack, tag or site. Profiles do not
+   have that by scope, nor, up to 0.5.0, by stack. At most they have the peak of each scope or stack. */
+const hasAtPeak = { stacks: p => !stacksOf(p.raw) || stacksOf(p.raw).atPeak, scopes: () => false,
+    tags: p => objs(p.raw.peak_holders).length > 0, sites: p => objs(p.raw.peak_holders).length > 0 };
+
+/* Returns two functions for the bytes that tags or sites held at the peaks of devices. The first call of `take`
+   for a tag or a site returns its bytes. `rest` adds the bytes that nobody took to a box of each device. */
+function heldAtPeak(tree, p, side, keyOf) {
+    const held = new Map(), key = (device, of) => JSON.stringify([device, of]);
+    const add = (device, of, bytes) => held.set(key(device, of), (held.get(key(device, of)) || 0) + bytes);
+    for (const h of tree.atPeak ? objs(p.raw.peak_holders) : []) {
+        const list = objs(h[tree.by]);
+        for (const one of list) add(h.device, keyOf(one), zero(one.bytes));
+        add(h.device, 0, Math.max(zero(h.bytes) - sum(list, one => zero(one.bytes)), 0));
+    }
+    return {
+        take(device, of, own) {
+            if (!tree.atPeak) return own;
+            const bytes = held.get(key(device, of)) || 0;
+            held.delete(key(device, of));
+            return bytes;
+        },
+        rest() {
+            for (const [of, bytes] of held)
+                if (bytes > 0) addTo(tree, childOf(tree, underDevice(tree, JSON.parse(of)[0]), '\n\n', { name: `(other ${tree.by})` }), side, [null, bytes, null]);
+        },
+    };
+}
 
 /* Returns a new node, which has its values by side and measure. Side 0 is the base of a comparison, and
    side 1 is the profile that is shown. A parent comes before its children in the list of nodes. */
@@ -90,12 +119,12 @@ function growStacks(tree, p, side, strange) {
         let node = underDevice(tree, row.device);
         for (const frame of strangePath(row.path, strange)) node = childOf(tree, node, frame.key, frame);
         if (!row.path.length) node = childOf(tree, node, '\n', { name: '(no stack)' });
-        addTo(tree, node, side, [row.live_bytes, row.peak_bytes, row.alloc_bytes].map(num));
+        addTo(tree, node, side, [row.live_bytes, tree.atPeak ? row.at_peak_bytes : row.peak_bytes, row.alloc_bytes].map(num));
         node.allocs += side ? zero(row.allocs) : 0;
         node.variance += Math.pow(zero(row.error_bytes), 2);
     }
     const more = stacks.more;
-    if (more) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(other stacks)' }), side, [num(more.live_bytes), null, num(more.alloc_bytes)]);
+    if (more) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(other stacks)' }), side, [more.live_bytes, tree.atPeak ? more.at_peak_bytes : null, more.alloc_bytes].map(num));
 }
 
 function growScopes(tree, p, side) {
@@ -120,8 +149,9 @@ const siteChoice = site => ({ kind: 'site', value: siteKey(site) });
    blocks that were allocated since the mark. */
 function growTags(tree, p, side, strange) {
     const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
+    const nameOf = one => typeof one.tag === 'string' ? one.tag : null, held = heldAtPeak(tree, p, side, nameOf);
     for (const r of objs(obj(p.raw.leaks).by_site)) {
-        const tag = key(typeof r.tag === 'string' ? r.tag : null, r.device);
+        const tag = key(nameOf(r), r.device);
         sites.set(tag, (sites.get(tag) || []).concat(r));
     }
     for (const d of objs(p.raw.devices)) free.set(d.device, zero(obj(d.stats).allocated));
@@ -135,27 +165,31 @@ function growTags(tree, p, side, strange) {
             rest -= bytes;
             addTo(tree, childOf(tree, node, frame.key, frame.strange ? frame : Object.assign(frame, { pick: siteChoice(r.site) })), side, [bytes, null, null]);
         }
-        addTo(tree, node, side, [rest, peak, null]);
+        addTo(tree, node, side, [rest, held.take(device, tag, peak), null]);
     };
     for (const t of tags) {
         add(typeof t.tag === 'string' ? t.tag : '', t.device, zero(t.allocated), num(t.peak));
         free.set(t.device, (free.get(t.device) || 0) - zero(t.allocated));
     }
-    if (tags.length) for (const [device, bytes] of free) if (bytes > 0) add(null, device, bytes, null);
+    if (!tags.length) return;
+    for (const [device, bytes] of free) if (bytes > 0 || tree.atPeak) add(null, device, bytes, null);
+    held.rest();
 }
 
 function growSites(tree, p, side, strange) {
     const sites = objs(p.raw.sites), rest = [p.total.allocated, null, p.total.total_allocated].map(num);
+    const held = heldAtPeak(tree, p, side, one => siteKey(one.site));
     for (const s of sites) {
         const frame = strangeFrame(frameOf(obj(s.site), {}, 0), strange), line = !frame.strange && frame.place.match(/:\d+$/);
         const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: frame.paint });
         const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
         const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, pick: frame.strange ? null : siteChoice(s.site) });
-        const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
+        const values = [num(s.live_bytes), held.take(s.device, siteKey(s.site), num(s.peak_bytes)), num(s.alloc_bytes)];
         addTo(tree, node, side, values);
         node.allocs += side ? zero(s.allocs) : 0;
         for (const m of [0, 2]) if (rest[m] !== null) rest[m] -= zero(values[m]);
     }
+    if (sites.length) held.rest();
     if (sites.length && (rest[0] > 0 || rest[2] > 0))
         addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(no site)' }), side, [Math.max(zero(rest[0]), 0), null, Math.max(zero(rest[2]), 0)]);
 }
@@ -167,7 +201,7 @@ function growTrees(profiles) {
     const strange = profiles.length < 2 ? [] : strangers(profiles.map(p => p.raw));
     const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
     return Object.keys(GROW).map(by => {
-        const tree = Object.assign(newTree(), { by, split: devices.size > 1 });
+        const tree = Object.assign(newTree(), { by, split: devices.size > 1, atPeak: profiles.every(hasAtPeak[by]) });
         profiles.forEach((p, i) => GROW[by](tree, p, profiles.length < 2 ? 1 : i, strange[i]));
         return tree;
     }).filter(tree => tree.nodes.length > 1);
@@ -432,13 +466,16 @@ function flameTable(chart) {
 
 /* Returns sentences about what the picture does not show. */
 function flameWords(chart, p) {
-    const said = [], stacks = chart.tree.by === 'stacks' && stacksOf(p.raw), live = num(p.total.allocated), all = chart.tree.nodes[0];
+    const said = [], stacks = chart.tree.by === 'stacks' && stacksOf(p.raw), all = chart.tree.nodes[0], atPeak = chart.measure === 1 && chart.tree.atPeak;
+    const holders = objs(p.raw.peak_holders), whole = atPeak ? sum(holders, h => zero(h.bytes)) : chart.measure ? null : num(p.total.allocated);
     if (chart.both) said.push('A box is as wide as the changes under it, in either direction: red grew, blue shrank.');
+    else if (atPeak) said.push(holders.length > 1 ? `What was live at the peak of each device, not all at one moment: together ${bytes(whole)}.`
+        : `What was live at the peak: noted at ${bytes(whole)} of ${bytes(zero(p.total.peak))}.`);
     else if (chart.measure === 1) said.push('Each one’s own peak: they were not all at one moment, and add up to more than the peak of a device.');
     if (stacks && stacks.mean !== 1)
         said.push(`Stacks are samples${stacks.mean ? ', one each ' + bytes(stacks.mean) + ' in the mean' : ''}: their bytes are estimates` +
             (all.doubt && !chart.measure ? `, of all with a standard error of ${bytes(Math.round(Math.sqrt(all.doubt)))}.` : '.'));
-    else if (stacks && !chart.both && !chart.measure && live > all.size) said.push(`${bytes(live - all.size)} of ${bytes(live)} live have no stack.`);
+    else if (stacks && !chart.both && whole > all.size) said.push(`${bytes(whole - all.size)} of ${bytes(whole)} ${atPeak ? 'at the peak' : 'live'} have no stack.`);
     if (stacks && stacks.more) said.push(`${many(stacks.list.length, 'stack')} are listed, ${many(zero(stacks.more.stacks), 'smaller one')} are not.`);
     if (stacks && stacks.cut) said.push(`${many(stacks.cut, 'stack')} could not be unwound.`);
     if (chart.tree.depth >= FLAME_ROWS) said.push(`Only ${FLAME_ROWS} rows are shown: choose a box to see what is below it.`);

@@ -1,0 +1,45 @@
+/* Defines the watch of a device, which is the state of its bands, and decides when the holders of
+   the device are noted. Owns no state, because a watch is a part of the device's record. May use
+   base/. Locks: see mli_watch. */
+#ifndef MLI_BOOKS_WATCHES_H
+#define MLI_BOOKS_WATCHES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+
+/* The bytes of a device from which the metrics of bands are computed. */
+typedef struct mli_levels {
+    uint64_t live, freed, reserved;
+} mli_levels;
+
+/* The state of a device's bands. The lock of the device's phys guards the members that are not
+   atomic, except gc_thread, gc_frame and gc_serial, which the callbacks lock guards. */
+typedef struct mli_watch {
+    mli_ptr strategy; /* mli_strategy *: the strategy in force, or NULL; changes under the locks
+                         callbacks and phys */
+    mli_u64 check_above, check_below; /* published bytes from which on, and below which, a band
+                                         check is requested; signed */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
+                                         0 if they were never noted */
+    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
+    uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
+                                   never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    mli_levels gc_end;          /* the levels when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; an exchange sets it */
+    void *gc_thread;            /* the thread that runs the collection */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs */
+    uint64_t gc_serial;         /* the serial of the callback that runs, or 0 */
+} mli_watch;
+
+/* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
+/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
+   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
+   So the holders are noted seldom while memory grows, and once more close to its peak. */
+MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
+
+#endif

@@ -1,0 +1,123 @@
+#include "reports/peaks.h"
+#include "base/ledger.h"
+#include "books/counters.h"
+#include "books/sites.h"
+#include "books/stacks.h"
+#include "services/snapshots.h"
+#include "services/stats.h"
+#include "reports/capture.h"
+#include "reports/shares.h"
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* The bytes of a site at the peak, or those that no site of the list has. */
+typedef struct mli_peak_part {
+    uint32_t site;  /* the row of the site, or 0 for no site of the list */
+    uint64_t bytes; /* all bytes of the part */
+    uint64_t given; /* the bytes that stacks have got so far */
+    double stacks;  /* the sum of what the stacks of the part held */
+    double upto;    /* the part of that sum whose stacks have got their bytes */
+    double scale;   /* what a stack gets for each byte that it held */
+} mli_peak_part;
+typedef struct mli_peak {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+    uint32_t dev;
+    uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
+                                            bytes */
+} mli_peak;
+
+/* Returns the part of a device's peak that has the bytes of a row of sites. */
+static mli_peak_part *mli_peak_part_of(mli_peak *p, uint32_t site) {
+    uint32_t i = 0;
+    while (i < MLI_HOLDERS && !(site && p->part[i].site == site)) i++;
+    return &p->part[i];
+}
+/* Finds the rows of the sites that held the device. */
+static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
+    memlord *lord = p->x->lord;
+    uint32_t row;
+    size_t i;
+    for (i = 0; i < h->sites; i++) {
+        const mli_site_record *record = mli_site_record_of(lord, h->site[i].site);
+        for (row = 1; row <= p->x->sites; row++)
+            if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
+                mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
+                break;
+        if (row > p->x->sites) continue; /* the row was added after the capture */
+        p->part[i].site = row;
+        p->part[i].bytes = h->site[i].live_bytes;
+        mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
+    }
+}
+
+static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t bytes) {
+    b.bytes = bytes;
+    if (bytes) p->put(p->writer, &b);
+}
+/* Adds what a stack held to its part. */
+static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part_of(p, row->site)->stacks += (double)row->held;
+}
+/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
+   that rounding leaves no bytes over. */
+static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
+    mli_peak_part *part = mli_peak_part_of(p, row->site);
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
+    uint64_t upto;
+    part->upto += (double)row->held;
+    upto = (uint64_t)(part->upto * part->scale + 0.5);
+    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
+    b.node = row->node;
+    mli_peak_put(p, b, upto - part->given);
+    part->given = upto;
+}
+static MLI_COLD void mli_peak_stacks(mli_peak *p,
+                                     void (*fn)(mli_peak *p, const mli_stack_row *row)) {
+    uint32_t i;
+    for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
+        const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
+        if (row.dev == p->dev && row.held) fn(p, &row);
+    }
+}
+/* Decides how much the stacks of each part get. */
+static MLI_COLD void mli_peak_scale(mli_peak *p) {
+    const int sampled = mli_stacks_sampled(p->x->lord);
+    uint32_t i;
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        mli_peak_part *part = &p->part[i];
+        part->scale = sampled && part->stacks > 0 ? (double)part->bytes / part->stacks : 1;
+        if (part->scale > MLI_PORTION_MOST) part->scale = MLI_PORTION_MOST;
+    }
+}
+
+static MLI_COLD void mli_peak_of(mli_peak *p, const mli_holders *h) {
+    mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, 0);
+    uint32_t i;
+    memset(p->part, 0, sizeof p->part);
+    p->rest = mli_frame_of_kind(p->x, p->dev,
+                                h->sites < MLI_HOLDERS ? MLI_FRAME_UNKNOWN : MLI_FRAME_OTHERS);
+    p->part[MLI_HOLDERS].bytes = h->bytes;
+    mli_take_off(&p->part[MLI_HOLDERS].bytes, h->arena);
+    mli_peak_sites(p, h);
+    mli_peak_stacks(p, mli_peak_count);
+    mli_peak_scale(p);
+    mli_peak_stacks(p, mli_peak_give);
+    for (i = 0; i <= MLI_HOLDERS; i++) {
+        b.frame = i < MLI_HOLDERS ? p->part[i].site : p->rest;
+        mli_peak_put(p, b, p->part[i].bytes - p->part[i].given);
+    }
+    b.frame = mli_frame_of_kind(p->x, p->dev, MLI_FRAME_ARENA);
+    mli_peak_put(p, b, h->arena);
+}
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_peak p;
+    p.x = x;
+    p.put = put;
+    p.writer = writer;
+    for (p.dev = 1; p.dev <= x->devices; p.dev++)
+        if (mli_holders_get(x->lord, p.dev, &x->r->holders)) mli_peak_of(&p, &x->r->holders);
+}
+#endif

@@ -1,0 +1,24 @@
+/* Divides what each device held at its peak among stacks and sites. Owns no state. May use
+   reports/export. Locks: those of the reading functions; none while `put` runs. */
+#ifndef MLI_REPORTS_PEAKS_H
+#define MLI_REPORTS_PEAKS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "reports/export.h"
+
+/* The holders of a device have its bytes at the peak, and those of the largest sites. These numbers
+   are exact. A stack gets the bytes that it held. If stacks are samples, it gets a share of the
+   exact number: the stacks of each of these sites share the bytes of the site, and all other stacks
+   share the bytes that these sites leave, in proportion to what each held. What no stack gets stays
+   with the site. What no site of the list has either is "(unknown)" or, if the list is full and may
+   lack a site, "(others)". The bytes of the arena are "(arena)". So the blocks add up to the bytes
+   of the holders. Tags and scopes are not known. */
+
+#if !defined(MEMLORD_NO_PROFILES)
+
+/* Calls put for the bytes that each stack and each site held at the peak of its device. */
+MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+#endif
+
+#endif
