@@ -8922,9 +8922,9 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
 
 /* ----------------------------------------------------------------------- src/books/watches.h -- */
 
-/* Defines what is watched of a device's bytes: the state of its bands, and when its holders are
-   noted. Owns no state: a watch is a part of the device's record. May use base/. Locks: see
-   mli_watch. */
+/* Defines the watch of a device, which is the state of its bands, and decides when the holders of
+   the device are noted. Owns no state, because a watch is a part of the device's record. May use
+   base/. Locks: see mli_watch. */
 
 /* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
@@ -8941,7 +8941,7 @@ typedef struct mli_watch {
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
-                                         0: they are not noted yet */
+                                         0 if they were never noted */
     mli_u64 checks;                   /* band checks so far; the addition orders the checks */
     uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
                                    never */
@@ -8955,9 +8955,9 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device with `live` bytes are to be noted again: a 16th more than
-   they had is live or, when the live bytes have fallen below the peak, a 128th more. So the holders
-   are noted seldom while memory grows, and once more close to its peak. */
+/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
+   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
+   So the holders are noted seldom while memory grows, and once more close to its peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 /* ----------------------------------------------------------------------- src/books/watches.c -- */
@@ -8987,10 +8987,12 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
-   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
-   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
-   adds the highs that are not yet published (mli_row_sum). */
+   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
+   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
+   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
+   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
+   decides from its cell alone whether to publish, because another thread may just have written the
+   row, and to fetch the row would take longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9000,7 +9002,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
+    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
+                              published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9048,7 +9051,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      publish_count and cells */
+                      latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -9057,8 +9060,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
-                              resets */
+    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
+                              a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
@@ -9349,8 +9352,8 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
 }
 
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
-    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
-    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
+    return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
+           mli_u64_load(&cell->base);
 }
 
 /* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
@@ -9387,7 +9390,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -9404,9 +9407,14 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+    if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9417,7 +9425,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published, live;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         live = published = mli_u64_add(&row->published, level - base) + (level - base);
@@ -9425,9 +9433,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
@@ -9435,14 +9444,15 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
-        hold -= mli_publish_margin(book, row, hold);
+        margin = mli_publish_margin(book, row, hold);
+        hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
-        mli_u64_add_own(&row->publish_count, 1);
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
@@ -9453,18 +9463,12 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
-    int64_t held;
-    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
-    held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    due = held < 0;
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
-        mli_u64_store(&cell->high, level);
-        due |= !mli_u64_load_own(&cell->publish_seen) ||
-               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
-    }
-    if (due) mli_cell_publish(lord, book, number, cell);
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
+        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
@@ -9477,9 +9481,9 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
         if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
                 mli_cell_share(lord, row))
             mli_cell_publish(lord, book, i, cell);
     }
@@ -9639,10 +9643,9 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
-        if (!seen) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
-        blind |= seen != mli_u64_load(&row->publish_count);
+        blind |= row->latest != cell;
     }
     if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
@@ -9698,17 +9701,18 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) mli_u64_add_own(&row->publish_count, 1);
+    if (device) row->latest = NULL;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
         if (device && of != t) {
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
         if (device) {
             mli_span_note_high(lord, number, cell);
-            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+            row->latest = cell;
         }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
     }
@@ -9755,7 +9759,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and publish_count. */
+   or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -10281,7 +10285,7 @@ MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
 
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and the map. Lock: the
+   is published by the row count, the index and the map, when all of its data can be read. Lock: the
    cold lock. */
 
 enum {                /* mli_polling_set: which pollers run */
@@ -14436,9 +14440,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------ src/books/probes.h -- */
 
-/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
-   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
-   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+/* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
+   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
+   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
+   a shared shard. */
 
 /* A thread probes while it is inside the shard, or under the shard's lock while the shard is
    stopped. Probing changes no entry. The probe notes the slot and the header to store, and
@@ -14496,7 +14501,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ------------------------------------------------------------------------ src/books/probes.c -- */
 
-/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
    end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
@@ -19137,10 +19142,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
     if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
-        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
-        mli_u64_add_own(&row->publish_count, 1);
-        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        if (row->latest != cell) row->latest = NULL;
     }
     mli_lock_drop(&row->lock);
 }
@@ -26096,8 +26099,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If the report is `by_peak`,
-                     the bytes at the peak take the place of the live bytes */
+                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+                     bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the innermost frame, as a node of the tree of stacks */
     memlord_stack_stat stat; /* without frames */
@@ -26120,7 +26123,7 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
     size_t tags;      /* the number of rows of tags; a row is a tag on a device */
     size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
@@ -26128,9 +26131,9 @@ typedef struct mli_report {
     uint64_t tag_bytes;    /* the bytes of all tag_rows */
     uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
                               them */
-    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
-                              Sites and stacks are then in the order of their bytes at a peak, and
-                              else in that of their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
+                              program. Sites and stacks are then in the order of their bytes at a
+                              peak, and otherwise in the order of their live bytes */
     memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
@@ -27521,8 +27524,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come the frames
-   MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks. */
+/* -- stacks --
+   Frames are numbered from 1. The rows of sites come first. Then come the frames MLI_FRAME_... of
+   each device, then the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -27537,7 +27541,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that their nodes have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
+                                                have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -29386,8 +29391,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column for
-   the standard error of their live bytes. */
+/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
+   for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;
@@ -30919,11 +30924,11 @@ MLI_PRIVATE MLI_COLD void mli_peak_blocks_each(mli_export *x, mli_block_fn put, 
 
 /* The bytes of a site at the peak, or those that no site of the list has. */
 typedef struct mli_peak_part {
-    uint32_t site;  /* the row of the site; 0: no site of the list */
+    uint32_t site;  /* the row of the site, or 0 for no site of the list */
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that stacks have got so far */
     double stacks;  /* the sum of what the stacks of the part held */
-    double upto;    /* the sum of what those stacks held that have got their bytes */
+    double upto;    /* the part of that sum whose stacks have got their bytes */
     double scale;   /* what a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
@@ -30932,7 +30937,8 @@ typedef struct mli_peak {
     void *writer;
     uint32_t dev;
     uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part is of no site */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
+                                            bytes */
 } mli_peak;
 
 /* Returns the part of a device's peak that has the bytes of a row of sites. */
@@ -30952,7 +30958,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* added since the capture */
+        if (row > p->x->sites) continue; /* the row was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -30967,15 +30973,15 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part_of(p, row->site)->stacks += (double)row->held;
 }
-/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, so that the rest is not
-   a few bytes that rounding left. */
+/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
+   that rounding leaves no bytes over. */
 static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
     part->upto += (double)row->held;
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* a new peak came meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;
@@ -31072,7 +31078,8 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* what the bytes are, behind the name of the device; "": they are live */
+    const char *measure; /* the text after the name of the device that says what the bytes are; ""
+                            for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -31296,9 +31303,10 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
     profile.proto) --
    A sample has the allocations of a site since the last reset (alloc_objects and alloc_space),
    its live blocks (inuse_...), and the bytes that it held at the peak of its device (peak_space).
-   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
-   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
-   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of
+   those of the site, and a comment says so. Labels give the device and, if there is one, the tag
+   and the part. The bytes of a part are a sample of their own, in which no object counts. The
+   scopes that a block was allocated in are the callers of its site.
    A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
    numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
    the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
@@ -31320,7 +31328,7 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* of a sample: two numbers and two sums of bytes, and peak_space */
+#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {

@@ -321,8 +321,7 @@ int main(int argc, char **argv) { /* ms to work, FILE to replace this program wi
     if (argc > 1 && atoi(argv[1]) < 0) usleep((unsigned)-atoi(argv[1]) * 1000u); /* or to sleep */
     while (argc > 1 && clock() / (CLOCKS_PER_SEC / 1000) < atoi(argv[1])) {}
     if (argc > 2 && *argv[2] && rename(argv[2], argv[0])) return 1;
-    if (argc > 3) app::method(8);
-    if (argc > 3 && fork()) return wait(NULL) < 0;
+    if (argc > 3 && fork()) return wait(NULL) < 0 || !(kept = new char[10]);
     app::method(1009);
 }
 END

@@ -1,6 +1,6 @@
 /* Owns the devs: the numbers of the devices, from 1, in the order in which calls first name the
    devices. May use books/names and books/counters. Invariants: a dev is never removed or reused. It
-   is published when all of its data can be read: by the row count, the index and the map. Lock: the
+   is published by the row count, the index and the map, when all of its data can be read. Lock: the
    cold lock. */
 #ifndef MLI_BOOKS_DEVICES_H
 #define MLI_BOOKS_DEVICES_H

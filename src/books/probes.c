@@ -1,6 +1,6 @@
 #include "books/probes.h"
 
-/* Returns the bucket after b; after the last one comes the first. `end` is where the buckets
+/* Returns the bucket after b, or the first bucket if b is the last one. `end` is where the buckets
    end. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {

@@ -1,6 +1,7 @@
-/* Probes the map for a key that its home bucket does not decide: looks into the buckets after the
-   home. Owns no state. May use books/map. Invariant: a thread waits only for the lock of a home, so
-   waiting threads form no cycle. Locks: those of buckets, in a shared shard. */
+/* Probes the map for a key. If the key's home bucket does not decide whether the map has the key,
+   looks into the buckets after the home. Owns no state. May use books/map. Invariant: a thread
+   waits only for the lock of a home, so waiting threads form no cycle. Locks: those of buckets, in
+   a shared shard. */
 #ifndef MLI_BOOKS_PROBES_H
 #define MLI_BOOKS_PROBES_H
 #include "api/api.h"

@@ -1,6 +1,6 @@
-/* Defines what is watched of a device's bytes: the state of its bands, and when its holders are
-   noted. Owns no state: a watch is a part of the device's record. May use base/. Locks: see
-   mli_watch. */
+/* Defines the watch of a device, which is the state of its bands, and decides when the holders of
+   the device are noted. Owns no state, because a watch is a part of the device's record. May use
+   base/. Locks: see mli_watch. */
 #ifndef MLI_BOOKS_WATCHES_H
 #define MLI_BOOKS_WATCHES_H
 #include "api/api.h"
@@ -23,7 +23,7 @@ typedef struct mli_watch {
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
-                                         0: they are not noted yet */
+                                         0 if they were never noted */
     mli_u64 checks;                   /* band checks so far; the addition orders the checks */
     uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
                                    never */
@@ -37,9 +37,9 @@ typedef struct mli_watch {
 
 /* Returns 1 if the published bytes of a device have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_u64 *published);
-/* Returns 1 if the holders of a device with `live` bytes are to be noted again: a 16th more than
-   they had is live or, when the live bytes have fallen below the peak, a 128th more. So the holders
-   are noted seldom while memory grows, and once more close to its peak. */
+/* Returns 1 if the holders of a device with `live` bytes are to be noted again. That is so if a
+   16th more is live than they had or, when the live bytes have fallen below the peak, a 128th more.
+   So the holders are noted seldom while memory grows, and once more close to its peak. */
 MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak);
 
 #endif

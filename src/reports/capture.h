@@ -74,8 +74,8 @@ typedef struct mli_scope_line { /* a scope on all devices */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* the order of the list: stacks with live bytes come first, by their live bytes;
-                     the others follow, by the bytes that they allocated. If the report is `by_peak`,
-                     the bytes at the peak take the place of the live bytes */
+                     the others follow, by the bytes that they allocated. If `by_peak` is 1, the
+                     bytes at the peak take the place of the live bytes */
     uint64_t held; /* the bytes that the stack held at the peak of its device */
     uint32_t node; /* the innermost frame, as a node of the tree of stacks */
     memlord_stack_stat stat; /* without frames */
@@ -98,7 +98,7 @@ typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;  /* where the report goes; `o` points to `out` */
     char buf[2048];   /* the buffer of `out` */
-    uint32_t devices; /* the number of devices, as of now; the same is so of the members below */
+    uint32_t devices; /* the number of devices; like the numbers below, as of the capture */
     size_t tags;      /* the number of rows of tags; a row is a tag on a device */
     size_t tag_rows;  /* `tags`, and one line for each device with bytes that have no tag */
     size_t tag_lines, sites, blocks, phys_count, account_lines; /* the lengths of the lists below */
@@ -106,9 +106,9 @@ typedef struct mli_report {
     uint64_t tag_bytes;    /* the bytes of all tag_rows */
     uint64_t site_total;   /* the number of rows of sites and of arenas; `site` has the largest of
                               them */
-    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a program.
-                              Sites and stacks are then in the order of their bytes at a peak, and
-                              else in that of their live bytes */
+    int by_peak;           /* 1: less than a quarter of the peak is live, as at the end of a
+                              program. Sites and stacks are then in the order of their bytes at a
+                              peak, and otherwise in the order of their live bytes */
     memlord_result result; /* an error other than a failed write, such as no memory for a list */
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */

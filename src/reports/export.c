@@ -36,8 +36,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks -- Frames are numbered from 1. The rows of sites come first. Then come the frames
-   MLI_FRAME_... of each device, then the scopes, and then the return addresses of stacks. */
+/* -- stacks --
+   Frames are numbered from 1. The rows of sites come first. Then come the frames MLI_FRAME_... of
+   each device, then the scopes, and then the return addresses of stacks. */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -52,7 +53,8 @@ MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
-    x->stacks = mli_stack_rows(x->lord) - 1; /* first, so that their nodes have numbers */
+    x->stacks = mli_stack_rows(x->lord) - 1; /* comes first, so that the nodes of all these stacks
+                                                have numbers */
     x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }

@@ -12,11 +12,11 @@
 
 /* The bytes of a site at the peak, or those that no site of the list has. */
 typedef struct mli_peak_part {
-    uint32_t site;  /* the row of the site; 0: no site of the list */
+    uint32_t site;  /* the row of the site, or 0 for no site of the list */
     uint64_t bytes; /* all bytes of the part */
     uint64_t given; /* the bytes that stacks have got so far */
     double stacks;  /* the sum of what the stacks of the part held */
-    double upto;    /* the sum of what those stacks held that have got their bytes */
+    double upto;    /* the part of that sum whose stacks have got their bytes */
     double scale;   /* what a stack gets for each byte that it held */
 } mli_peak_part;
 typedef struct mli_peak {
@@ -25,7 +25,8 @@ typedef struct mli_peak {
     void *writer;
     uint32_t dev;
     uint32_t rest; /* the frame of bytes that neither a site of the list nor a stack has */
-    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part is of no site */
+    mli_peak_part part[MLI_HOLDERS + 1]; /* the sites of the list; the last part has the other
+                                            bytes */
 } mli_peak;
 
 /* Returns the part of a device's peak that has the bytes of a row of sites. */
@@ -45,7 +46,7 @@ static MLI_COLD void mli_peak_sites(mli_peak *p, const mli_holders *h) {
             if (mli_row_at(lord, MLI_BOOK_SITE, row)->dev == p->dev &&
                 mli_row_at(lord, MLI_BOOK_SITE, row)->subject == (const void *)record)
                 break;
-        if (row > p->x->sites) continue; /* added since the capture */
+        if (row > p->x->sites) continue; /* the row was added after the capture */
         p->part[i].site = row;
         p->part[i].bytes = h->site[i].live_bytes;
         mli_take_off(&p->part[MLI_HOLDERS].bytes, h->site[i].live_bytes);
@@ -60,15 +61,15 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part_of(p, row->site)->stacks += (double)row->held;
 }
-/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, so that the rest is not
-   a few bytes that rounding left. */
+/* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
+   that rounding leaves no bytes over. */
 static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
     part->upto += (double)row->held;
     upto = (uint64_t)(part->upto * part->scale + 0.5);
-    if (upto > part->bytes) upto = part->bytes; /* a new peak came meanwhile */
+    if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
     b.node = row->node;
     mli_peak_put(p, b, upto - part->given);
     part->given = upto;

@@ -26,7 +26,8 @@ typedef struct mli_folded_line {
 } mli_folded_line;
 typedef struct mli_folded_writer {
     mli_export x;
-    const char *measure; /* what the bytes are, behind the name of the device; "": they are live */
+    const char *measure; /* the text after the name of the device that says what the bytes are; ""
+                            for live bytes */
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
@@ -250,9 +251,10 @@ MLI_PRIVATE MLI_COLD void mli_folded_allocated(mli_report *r) {
     profile.proto) --
    A sample has the allocations of a site since the last reset (alloc_objects and alloc_space),
    its live blocks (inuse_...), and the bytes that it held at the peak of its device (peak_space).
-   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of those of the site, and a comment says so. Labels give the
-   device and, if there is one, the tag and the part. The bytes of a part are a sample of their own,
-   in which no object counts. The scopes that a block was allocated in are the callers of its site.
+   With stacks a sample is of a stack. If stacks are samples themselves, its numbers are shares of
+   those of the site, and a comment says so. Labels give the device and, if there is one, the tag
+   and the part. The bytes of a part are a sample of their own, in which no object counts. The
+   scopes that a block was allocated in are the callers of its site.
    A block without a site is "(unknown)"; the balance of an arena is "(arena)". Locations have the
    numbers of frames. The strings are mli_pprof_words, the devices, the tags, the names of frames,
    the modules, the comments, and the names of parts. The comments are the anomalies and drops, of
@@ -274,7 +276,7 @@ enum {
     MLI_WORD_PEAK_SPACE,
     MLI_WORDS
 };
-#define MLI_PPROF_VALUES 5 /* of a sample: two numbers and two sums of bytes, and peak_space */
+#define MLI_PPROF_VALUES 5 /* the values of a sample: two numbers, two sums of bytes, peak_space */
 enum { MLI_PAIR_ALLOCS, MLI_PAIR_LIVE, MLI_PAIR_PEAK };
 
 typedef struct mli_pprof_writer {

@@ -227,8 +227,8 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
     mli_put_str(r->o, ", ");
     mli_stacks_put_rate(r->lord, r->o);
 }
-/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column for
-   the standard error of their live bytes. */
+/* Writes the largest stacks, in the order of mli_stack_line. If stacks are samples, adds a column
+   for the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->by_peak ? r->stack_rest_held : r->stack_rest.live_bytes, cut;

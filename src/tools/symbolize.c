@@ -202,7 +202,7 @@ static frame frame_of(const module *m, const char *function, const char *file, i
 
 static const char *die_name(Dwarf_Die *die) {
     static const unsigned linkage[] = {DW_AT_linkage_name, DW_AT_MIPS_linkage_name};
-    for (int i = 0; i < 2; i++) { /* the second is what the first is called before DWARF 4 */
+    for (int i = 0; i < 2; i++) { /* before DWARF 4, the first has the name of the second */
         Dwarf_Attribute attribute;
         const char *name = dwarf_formstring(dwarf_attr_integrate(die, linkage[i], &attribute));
         if (name) return name;
@@ -240,7 +240,8 @@ static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) 
 static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
     Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
     const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
-    Dwarf_Die scopes[FRAMES_MAX], split; /* split: what -gsplit-dwarf puts into a file beside */
+    Dwarf_Die scopes[FRAMES_MAX], split; /* split: the unit that -gsplit-dwarf puts into another
+                                            file */
     const int is_split = !dwarf_cu_info(cu->cu, NULL, NULL, NULL, &split, NULL, NULL, NULL) &&
                          split.addr;
     Dwarf_Files *files = NULL;

@@ -36,13 +36,13 @@ const withoutLine = place => place.replace(/(:\d+|\+0x[0-9a-f]+)$/, '');
 
 const MEASURES = ['live', 'peak', 'allocated'];
 
-/* Says whether a profile has what was live at the peak of each device, by stack, tag or site. Of scopes, and
-   of stacks in profiles of 0.5.0 and before, it has the peak of each one at most. */
+/* Returns whether a profile has what was live at the peak of each device, by stack, tag or site. Profiles do not
+   have that by scope, nor, up to 0.5.0, by stack. At most they have the peak of each scope or stack. */
 const hasAtPeak = { stacks: p => !stacksOf(p.raw) || stacksOf(p.raw).atPeak, scopes: () => false,
     tags: p => objs(p.raw.peak_holders).length > 0, sites: p => objs(p.raw.peak_holders).length > 0 };
 
-/* Returns the bytes that tags or sites held at the peaks of devices. `take` returns those of one of them, at
-   its first call; `rest` adds those that nobody took to a box of each device. */
+/* Returns two functions for the bytes that tags or sites held at the peaks of devices. The first call of `take`
+   for a tag or a site returns its bytes. `rest` adds the bytes that nobody took to a box of each device. */
 function heldAtPeak(tree, p, side, keyOf) {
     const held = new Map(), key = (device, of) => JSON.stringify([device, of]);
     const add = (device, of, bytes) => held.set(key(device, of), (held.get(key(device, of)) || 0) + bytes);

@@ -144,9 +144,9 @@ static void report(void) {
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Lets a FOLDED report at the end of a program show what was live at the peak, if less than a quarter
-   of that is live. Then what the program leaves tells little of its memory. A path that ends in ".live.folded"
-   keeps the live bytes. */
+/* Lets a FOLDED report at the end of a program show what was live at the peak, if less than a
+   quarter of that is still live. The bytes that are left then say little about the program. A path
+   that ends in ".live.folded" keeps the live bytes. */
 static void choose_measure(void) {
     static const char live[] = ".live.folded";
     const size_t length = strlen(want.path), end = sizeof live - 1;
