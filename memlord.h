@@ -8987,10 +8987,12 @@ MLI_PRIVATE int mli_holders_due(const mli_watch *w, uint64_t live, uint64_t peak
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
-   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
-   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
-   adds the highs that are not yet published (mli_row_sum). */
+   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
+   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
+   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
+   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
+   decides from its cell alone whether to publish, because another thread may just have written the
+   row, and to fetch the row would take longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -9000,7 +9002,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
+    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
+                              published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -9048,7 +9051,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      publish_count and cells */
+                      latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -9057,8 +9060,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
-                              resets */
+    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
+                              a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
@@ -9349,8 +9352,8 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
 }
 
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
-    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
-    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
+    return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
+           mli_u64_load(&cell->base);
 }
 
 /* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
@@ -9387,7 +9390,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -9404,9 +9407,14 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+    if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9417,7 +9425,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published, live;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         live = published = mli_u64_add(&row->published, level - base) + (level - base);
@@ -9425,9 +9433,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
@@ -9435,14 +9444,15 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
-        hold -= mli_publish_margin(book, row, hold);
+        margin = mli_publish_margin(book, row, hold);
+        hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
-        mli_u64_add_own(&row->publish_count, 1);
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
@@ -9453,18 +9463,12 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
-    int64_t held;
-    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
-    held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    due = held < 0;
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
-        mli_u64_store(&cell->high, level);
-        due |= !mli_u64_load_own(&cell->publish_seen) ||
-               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
-    }
-    if (due) mli_cell_publish(lord, book, number, cell);
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
+        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
@@ -9477,9 +9481,9 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
         if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
                 mli_cell_share(lord, row))
             mli_cell_publish(lord, book, i, cell);
     }
@@ -9639,10 +9643,9 @@ static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
     mli_u64_max(&row->peak, (int64_t)published);
     for (; batch && t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
-        if (!seen) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
-        blind |= seen != mli_u64_load(&row->publish_count);
+        blind |= row->latest != cell;
     }
     if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
@@ -9698,17 +9701,18 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) mli_u64_add_own(&row->publish_count, 1);
+    if (device) row->latest = NULL;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
         if (device && of != t) {
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
         if (device) {
             mli_span_note_high(lord, number, cell);
-            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+            row->latest = cell;
         }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
     }
@@ -9755,7 +9759,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and publish_count. */
+   or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -19138,10 +19142,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
     if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
-        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
-        mli_u64_add_own(&row->publish_count, 1);
-        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        if (row->latest != cell) row->latest = NULL;
     }
     mli_lock_drop(&row->lock);
 }
