@@ -97,7 +97,7 @@ static void a_seed_makes_the_samples_repeatable(void **state) {
     picks_of(t, 1, again);
     picks_of(t, 2, other);
     assert_memory_equal(one, again, sizeof one);
-    assert_memory_not_equal(one, other, sizeof one);
+    assert_true(memcmp(one, other, sizeof one) != 0);
 }
 
 static void without_a_seed_each_ledger_has_another(void **state) {
@@ -105,7 +105,7 @@ static void without_a_seed_each_ledger_has_another(void **state) {
     uint64_t one[4], other[4];
     picks_of(t, 0, one);
     picks_of(t, 0, other);
-    assert_memory_not_equal(one, other, sizeof one);
+    assert_true(memcmp(one, other, sizeof one) != 0);
 }
 
 /* -- estimates -- */
