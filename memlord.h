@@ -7512,7 +7512,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
-#define MLI_DEV_ALL UINT32_MAX   /* see mli_thread.other_dev */
+#define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
           MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
@@ -7611,7 +7611,7 @@ typedef struct mli_thread {
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device for which a band check is requested */
+                                every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
                                 alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -9243,7 +9243,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
    without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
    the alloc by another. */
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
@@ -9657,22 +9657,24 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
-    const mli_thread *t = mli_thread_first(lord);
+    const int64_t published = (int64_t)mli_u64_load(&row->published);
+    const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
+    int64_t peak = (int64_t)mli_u64_load(&row->peak);
     int blind = 0; /* 1: a cell's high does not count, because another has published since */
-    int64_t peak;
-    mli_u64_max(&row->peak, (int64_t)published);
-    for (; batch && t; t = mli_thread_next(t)) {
+    if (published > peak) peak = published;
+    for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
+        int64_t above;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        above = (int64_t)mli_cell_above(row, cell);
+        if (published + above > peak) peak = published + above;
         blind |= row->latest != cell;
     }
-    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+    if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
-        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+        if (!memcmp(cells, &again, sizeof again)) peak = (int64_t)sum->live;
     }
-    peak = (int64_t)mli_u64_load(&row->peak);
+    mli_u64_max(&row->peak, peak);
     sum->peak = peak > 0 ? (uint64_t)peak : 0;
     if (sum->live > sum->peak) sum->live = sum->peak;
     sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
@@ -9699,7 +9701,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
@@ -24771,11 +24773,6 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Returns 1 if a band check of a device is requested. */
-static int mli_check_requested(memlord *lord, uint32_t dev) {
-    return mli_u32_load(&mli_device_record_at(lord, dev)->watch.check_requested) != 0;
-}
-
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
    before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
@@ -24792,13 +24789,23 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_check_requested(lord, dev) && mli_u32_exchange(&w->check_requested, 0);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
+
+/* Handles the alerts of the devices that mli_thread.other_dev names, but not those of `dev`. */
+static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
+                                       uint32_t other) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    t->other_dev = 0;
+    for (i = 1; i < n; i++)
+        if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
 /* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
@@ -24808,21 +24815,14 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
    with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    const uint32_t first = other == MLI_DEV_ALL ? 1 : other;
-    const uint32_t end = other == MLI_DEV_ALL ? mli_row_count(lord, MLI_BOOK_DEVICE) : other + 1;
-    uint32_t i;
     mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        for (i = first; other && i < end; i++) mli_marks_again(lord, t, i);
+        if (other && other != MLI_DEV_ALL) mli_marks_again(lord, t, other);
     }
     if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    for (i = first; i < end; i++)
-        if (i != dev && (i == other || mli_check_requested(lord, i)))
-            mli_alerts_handle(lord, t, i, 0);
+    if (other) mli_others_handle(lord, t, dev, other);
 }
 
 /* -- safe points -- */
