@@ -24,6 +24,18 @@ names() { # PROGRAM WHAT: it is built
     report 1 "$1.exit.json" "$1"
     said=$(python3 tests/names/check.py "$out/$1.exit.json" "$out/$1" 2>&1)
     matches "$2: those that are named at exit, too" '^[1-9][0-9]* compared' '! and not ' '!Error'
+    callers "$out/$1.exit.json" >"$out/exit" && callers "$out/$1.later.json" >"$out/later"
+    said=$(diff "$out/exit" "$out/later" 2>&1)
+    matches "$2: sites in libraries have the same callers, named at exit or later" '^$'
+}
+callers() { # REPORT: a line for each caller of a site in a library
+    python3 - "$1" <<'END' | sort
+import json, sys
+for s in json.load(open(sys.argv[1]))["sites"]:
+    for c in s.get("callers", []):
+        f = c["site"]
+        print(s["offset"], f["function"], f["line"], c["alloc_bytes"], c["allocs"])
+END
 }
 cc=${CC:-gcc}
 $cc -std=gnu99 -O2 -g -Wall -Wextra -Werror tests/names/tree.c -o "$out/tree" || exit 1
@@ -33,12 +45,14 @@ if "${CXX:-g++}" -std=c++17 -O2 -g -fomit-frame-pointer tests/names/engine.cpp -
 else
     skip 'C++ without frame pointers: every function at every return address is that of addr2line' 'it cannot be built'
     skip 'C++ without frame pointers: those that are named at exit, too' 'it cannot be built'
+    skip 'C++ without frame pointers: sites in libraries have the same callers, named at exit or later' 'it cannot be built'
 fi
 if rustc -O -g -o "$out/map" tests/names/map.rs 2>"$out/said"; then
     names map 'Rust'
 else
     skip 'Rust: every function at every return address is that of addr2line' 'no rustc'
     skip 'Rust: those that are named at exit, too' 'no rustc'
+    skip 'Rust: sites in libraries have the same callers, named at exit or later' 'no rustc'
 fi
 
 # -- formats --
@@ -59,6 +73,16 @@ END
 $cc -O2 -g "$out/few.c" -o "$out/few" && report 1 few.txt few
 said=$(cat "$out/few.txt")
 matches 'TEXT has them, the innermost first' '1 MiB .*  keep [^ ]*few.c:3 < few [^ ]*few.c:4 < main [^ ]*few.c:5'
+if [ -x "$out/engine" ]; then
+    resize=$(grep -n 'resize((size_t)n)' tests/names/engine.cpp | cut -d: -f1)
+    grow=$(grep -n 'resize(60000)' tests/names/engine.cpp | cut -d: -f1)
+    report 1 engine.txt engine
+    said=$(cat "$out/engine.txt")
+    matches 'TEXT has the functions that called a library at a site, with their shares' \
+        "vector<float.* < make_layer [^ ]*engine.cpp:$resize [0-9.]+ %, grow\(\) [^ ]*engine.cpp:$grow [0-9.]+ %"
+else
+    skip 'TEXT has the functions that called a library at a site, with their shares' 'it cannot be built'
+fi
 for format in heaptrack pb pickle html; do
     said=$(strings "$out/tree.$format")
     matches "$format has them, too" keep_two few by_pointer

@@ -111,8 +111,8 @@ static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const m
 }
 
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
-    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
-    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
+    return mli_u64_load(row->latest == cell ? &cell->high : &cell->level) -
+           mli_u64_load(&cell->base);
 }
 
 /* Returns the slack of a row, the bytes that its cells may hold back together. It is a 64th of the
@@ -149,7 +149,7 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
     mli_u32_store(&row->cells, cells);
     for (t = mli_thread_first(lord); t && cells > 1; t = mli_thread_next(t)) {
         mli_cell *cell = mli_cell_at(t, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
         if (cells == 2) {
             row->first = cell;
             mli_row_raise_peak(row, cell); /* from now on its `high` does not count */
@@ -166,9 +166,14 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
-    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+    if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -179,7 +184,7 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
-    uint64_t base = mli_u64_load(&cell->base), hold, published, live;
+    uint64_t base = mli_u64_load(&cell->base), hold, margin, published, live;
     const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         live = published = mli_u64_add(&row->published, level - base) + (level - base);
@@ -187,9 +192,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     } else {
         mli_lock_take(&row->lock);
-        if (!mli_u64_load(&cell->publish_seen)) mli_row_join(lord, book, number, row);
+        if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
@@ -197,14 +203,15 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
-        hold -= mli_publish_margin(book, row, hold);
+        margin = mli_publish_margin(book, row, hold);
+        hold -= margin;
         published += level - base - hold;
         mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
-        mli_u64_add_own(&row->publish_count, 1);
-        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        row->latest = cell;
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level + margin);
         mli_lock_drop(&row->lock);
     }
     if (book != MLI_BOOK_DEVICE) return;
@@ -215,18 +222,12 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
                                                mli_cell *cell) {
     MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
-    int64_t held;
-    int due;
     if (!number || !cell) return;
     level = mli_u64_load_own(&cell->level);
-    held = (int64_t)(level - mli_u64_load_own(&cell->base));
-    due = held < 0;
-    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) {
-        mli_u64_store(&cell->high, level);
-        due |= !mli_u64_load_own(&cell->publish_seen) ||
-               held > (int64_t)mli_cell_share(lord, mli_row_at(lord, book, number));
-    }
-    if (due) mli_cell_publish(lord, book, number, cell);
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if ((int64_t)(level - mli_u64_load_own(&cell->base)) < 0 ||
+        (int64_t)(level - mli_u64_load_own(&cell->limit)) > 0)
+        mli_cell_publish(lord, book, number, cell);
     if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
         mli_check_request(lord, number);
 }
@@ -239,9 +240,9 @@ static MLI_COLD void mli_book_publish_asked(memlord *lord, mli_thread *t, int bo
     for (i = 1; i < n; i++) {
         const mli_row *row = mli_row_at(lord, book, i);
         mli_cell *cell = mli_cell_at(t, book, i);
-        if (!cell || !mli_u64_load_own(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load_own(&cell->limit)) continue;
         if (mli_u32_load(&row->cells) == 1 ||
-            mli_u64_load_own(&cell->high) - mli_u64_load_own(&cell->base) >
+            mli_u64_load_own(&cell->limit) - mli_u64_load_own(&cell->base) >
                 mli_cell_share(lord, row))
             mli_cell_publish(lord, book, i, cell);
     }
@@ -394,23 +395,24 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
-    const mli_thread *t = mli_thread_first(lord);
+    const int64_t published = (int64_t)mli_u64_load(&row->published);
+    const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
+    int64_t peak = (int64_t)mli_u64_load(&row->peak);
     int blind = 0; /* 1: a cell's high does not count, because another has published since */
-    int64_t peak;
-    mli_u64_max(&row->peak, (int64_t)published);
-    for (; batch && t; t = mli_thread_next(t)) {
+    if (published > peak) peak = published;
+    for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
-        uint64_t seen = cell ? mli_u64_load(&cell->publish_seen) : 0;
-        if (!seen) continue;
-        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
-        blind |= seen != mli_u64_load(&row->publish_count);
+        int64_t above;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        above = (int64_t)mli_cell_above(row, cell);
+        if (published + above > peak) peak = published + above;
+        blind |= row->latest != cell;
     }
-    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+    if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
-        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+        if (!memcmp(cells, &again, sizeof again)) peak = (int64_t)sum->live;
     }
-    peak = (int64_t)mli_u64_load(&row->peak);
+    mli_u64_max(&row->peak, peak);
     sum->peak = peak > 0 ? (uint64_t)peak : 0;
     if (sum->live > sum->peak) sum->live = sum->peak;
     sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
@@ -437,7 +439,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
@@ -460,17 +462,18 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) mli_u64_add_own(&row->publish_count, 1);
+    if (device) row->latest = NULL;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
-        if (!cell || !mli_u64_load(&cell->publish_seen)) continue;
+        if (!cell || !mli_u64_load(&cell->limit)) continue;
+        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
         if (device && of != t) {
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
         if (device) {
             mli_span_note_high(lord, number, cell);
-            mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+            row->latest = cell;
         }
         mli_u64_store(&cell->high, mli_u64_load(&cell->level));
     }
@@ -517,7 +520,7 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
 /* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
-   or changed its peak and publish_count. */
+   or changed its peak and `latest`. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;

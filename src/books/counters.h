@@ -21,10 +21,12 @@
 
    A thread publishes its cell (mli_cell_publish_due): it adds the level to the row's published
    bytes, less a part that the cell holds back, and raises the row's peak. It does so at the first
-   bytes of the cell, and whenever the part held back, level - base, is below 0 or above the cell's
-   share (mli_cell_share). So while no thread is inside a shard the published bytes of a row are at
-   most the live bytes, and at least the live bytes less a share for each cell. A reader of the peak
-   adds the highs that are not yet published (mli_row_sum). */
+   bytes of the cell, and whenever the level is below the base or above the limit. The limit is the
+   base plus the cell's share (mli_cell_share). So while no thread is inside a shard the published
+   bytes of a row are at most the live bytes, and at least the live bytes less a share for each
+   cell. A reader of the peak adds the highs that are not yet published (mli_row_sum). The thread
+   decides from its cell alone whether to publish, because another thread may just have written the
+   row, and to fetch the row would take longer than the rest of a call. */
 typedef struct mli_cell {
     mli_u64 level;         /* the bytes that this thread allocated, less those it freed; signed */
     mli_u64 out;           /* the bytes that this thread freed */
@@ -34,7 +36,8 @@ typedef struct mli_cell {
     mli_u64 high;          /* the highest level since the last publication */
     mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
                               mli_cell_next_check */
-    mli_u64 publish_seen;  /* the row's publish_count at the last publication, or 0 */
+    mli_u64 limit;         /* the level above which the cell is published again; 0 if it was never
+                              published */
 } mli_cell;
 
 /* Returns the calling thread's cell for a device, or NULL if it has none or the dev is 0. */
@@ -82,7 +85,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      publish_count and cells */
+                      latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -91,8 +94,8 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed bytes */
     mli_u64 sampled_peak;  /* of a device: the highest `published` since its phys was sampled;
                               signed */
-    mli_u64 publish_count; /* counts publications, changes by mli_joint_settle, and a device's peak
-                              resets */
+    mli_cell *latest;      /* the cell that was published last; NULL if a peak reset of a device or
+                              a change by mli_joint_settle came after that */
     mli_u64 expected;      /* of a tag: the bytes given to memlord_expect; 0 if there are none */
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
@@ -253,7 +256,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
    without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
    the alloc by another. */
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */

@@ -90,10 +90,8 @@ MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uin
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
     if (held && !enter) { /* this is a publication, so the earlier highs of other cells no longer
                              count */
-        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
         mli_row_raise_peak(row, cell);
-        mli_u64_add_own(&row->publish_count, 1);
-        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        if (row->latest != cell) row->latest = NULL;
     }
     mli_lock_drop(&row->lock);
 }
