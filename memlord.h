@@ -8382,8 +8382,8 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
-   returns it. */
+/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
+   returns. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -26177,7 +26177,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
+/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -32888,11 +32888,11 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports: to the host's function or a file, at once, on request or at the end
-   of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
-   when it gets its name, and a failed report leaves no file; a request is safe in a signal handler.
-   Locks: the registry lock, to choose the ledger to save at exit; none while the host's function
-   writes. */
+/* Owns the output of reports to the host's function or to a file. A report is written at once, on
+   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   report file is complete when it gets its name, and a failed report leaves no file; a request is
+   safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
+   while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 

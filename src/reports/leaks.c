@@ -165,7 +165,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
+/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
