@@ -764,13 +764,19 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
+/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
+   in code without unwind tables, say. Reports show such a stack as cut. */
+#define MEMLORD_FRAME_LOST ((void *)1)
+
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
    first, at most `cap`, and returns how many it wrote. MemLord ignores the first NULL and what
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
    If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. The platform's unwinder reads tables, which gcc writes for C by default on
+   count such stacks. In every report a stack that does not reach its root begins with a frame that
+   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
+   The platform's unwinder reads tables, which gcc writes for C by default on
    x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
    are no such tables, and every stack is one address. */
 typedef struct memlord_unwinder {
@@ -1209,7 +1215,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    forked child takes another sample than its parent. So errors average out over runs.
    A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
    as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it.
+   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
+   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
    live. The errors of several stacks add up by their squares. The true value is within two errors
@@ -5362,6 +5369,8 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
+/* Takes `by` off a shared word, down to 0. */
+MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
@@ -5373,7 +5382,7 @@ enum {
                            balance */
     MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
-    MLI_RANK_STACKS,    /* the table of sampled blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks */
     MLI_RANK_LOG,       /* the logger, and the number of calls in it */
     MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */
@@ -5494,6 +5503,10 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
         if ((seen & bits) == (on ? bits : 0)) return 0;
     } while (!mli_u32_cas(w, &seen, on ? seen | bits : seen & ~bits));
     return 1;
+}
+MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by) {
+    uint64_t seen = mli_u64_load(w);
+    while (!mli_u64_cas(w, &seen, seen > by ? seen - by : 0)) {}
 }
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v) {
     uint64_t seen = mli_u64_load(w);
@@ -5734,15 +5747,13 @@ struct mli_stacks_state {
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
-    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
+    mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
                                                    the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
-    mli_lock lock;                    /* guards all members below, and the totals of rows */
-    struct mli_pick *picks;           /* the table of picked blocks */
-    size_t pick_cap, pick_count, pick_reserved;
+    mli_lock lock;                    /* held to set `tables`, and the frames of a row */
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
@@ -5969,6 +5980,8 @@ typedef struct mli_self_state {
     void *frame;             /* the frame that `caller` returns to; NULL: not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
+    struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
+                                    block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
                                 block is not picked */
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new
@@ -7024,6 +7037,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
 
@@ -7047,29 +7061,36 @@ static mli_extent *mli_extent_map(void) {
     if (before) mli_pages_unmap(p, before);
     mli_pages_unmap(p + before + MLI_EXTENT, MLI_EXTENT - before);
     e->taken[0] = 1;
-    e->used = 1;
+    e->used = e->fresh = 1;
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL if there is none. */
-static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+/* Returns a run of free pages of an extent, or NULL. *dirty is how many bytes from the start of the
+   run may not be 0: pages that were never in use are zero, and come last. */
+static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
-    uint32_t i, run = 0;
+    uint32_t i, run = 0, first;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
     if (run < pages) return NULL;
-    memset(e->taken + i - pages, 1, pages);
+    first = i - pages;
+    memset(e->taken + first, 1, pages);
     e->used += pages;
+    *dirty = e->fresh > first ? (size_t)((e->fresh < i ? e->fresh : i) - first) * MLI_PAGE : 0;
+    if (e->fresh < i) e->fresh = i;
     if (!e->huge && e->used > MLI_EXTENT_PAGES / 4) {
         e->huge = 1;
         mli_huge_pages_request(e, MLI_EXTENT);
     }
-    return (char *)e + (size_t)(i - pages) * MLI_PAGE;
+    return (char *)e + (size_t)first * MLI_PAGE;
 }
 
+/* Returns zeroed memory. The system zeroes a page when the page is first touched, so nothing here
+   touches a page that was never in use. */
 static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
     mli_extent *e;
+    size_t dirty = 0;
     void *p = NULL;
     (void)user;
     if (!mli_os_from_extent(size)) {
@@ -7078,12 +7099,12 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
-    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages);
+    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages, &dirty);
     mli_lock_drop(&mli_process.pages_lock);
-    if (p) return p;
+    if (p) return memset(p, 0, dirty);
     e = mli_extent_map();
     if (!e) return NULL;
-    p = mli_extent_alloc(e, pages);
+    p = mli_extent_alloc(e, pages, &dirty);
     mli_lock_take(&mli_process.pages_lock);
     e->next = mli_process.extents;
     mli_process.extents = e;
@@ -7211,11 +7232,14 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
+/* Returns 1 for the os allocator, whose memory is zeroed and aligned to pages. */
+static int mli_is_os(const memlord_allocator *allocator) {
+    return allocator->alloc == mli_os_alloc;
+}
 /* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. The os allocator aligns to pages, so its blocks
-   need neither. */
+   and for the pointer to where it really starts. A block of the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
-    return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
+    return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
@@ -7229,13 +7253,10 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     }
     if (size > SIZE_MAX - overhead) return NULL;
     p = mli_host_alloc(lord, size + overhead);
-    if (!p) return NULL;
-    if (overhead) {
-        at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* for mli_own_free */
-        p = at;
-    }
-    return memset(p, 0, size);
+    if (!p || mli_is_os(&lord->memory.allocator)) return p;
+    at = (void **)mli_align_to_grain((void **)p + 1);
+    at[-1] = p; /* for mli_own_free */
+    return memset(at, 0, size);
 }
 
 /* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
@@ -7302,7 +7323,7 @@ MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator,
     memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
     mli_busy_end(generation);
     if (!lord) return NULL;
-    memset(lord, 0, size);
+    if (!mli_is_os(allocator)) memset(lord, 0, size);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     lord->memory.allocator = *allocator;
     lord->memory.own_bytes.v = lord->memory.ledger = size;
@@ -7491,7 +7512,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 #define MLI_THREAD_ID_FIRST 3    /* a shard's state below this is not the id of a thread */
 #define MLI_TICKETS_MAX 8        /* the most tickets that a thread has attached */
 #define MLI_TAG_DEPTH_MAX 64
-#define MLI_DEV_ALL UINT32_MAX   /* see mli_thread.other_dev */
+#define MLI_DEV_ALL UINT32_MAX   /* every device: see mli_thread.other_dev */
 
 enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
           MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
@@ -7590,7 +7611,7 @@ typedef struct mli_thread {
     mli_u64 detached_bytes;  /* the bytes of these blocks; modulo 2^64 */
     uint32_t other_dev;      /* a device from which this call or an earlier one took bytes, until
                                 mli_call_end has looked at it; 0 means none; MLI_DEV_ALL means
-                                every device for which a band check is requested */
+                                every device, because the thread published cells of several */
     int64_t stack_left;      /* the bytes until the thread's next sample; 0 or less means that the
                                 alloc is picked */
     uint64_t stack_random;   /* the state of the thread's random numbers; 0 until the first draw */
@@ -8361,8 +8382,8 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
-   returns it. */
+/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
+   returns. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -9222,7 +9243,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
    without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
    the alloc by another. */
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */
@@ -9636,22 +9657,24 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
-    const mli_thread *t = mli_thread_first(lord);
+    const int64_t published = (int64_t)mli_u64_load(&row->published);
+    const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
+    int64_t peak = (int64_t)mli_u64_load(&row->peak);
     int blind = 0; /* 1: a cell's high does not count, because another has published since */
-    int64_t peak;
-    mli_u64_max(&row->peak, (int64_t)published);
-    for (; batch && t; t = mli_thread_next(t)) {
+    if (published > peak) peak = published;
+    for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
+        int64_t above;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        above = (int64_t)mli_cell_above(row, cell);
+        if (published + above > peak) peak = published + above;
         blind |= row->latest != cell;
     }
-    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+    if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
-        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+        if (!memcmp(cells, &again, sizeof again)) peak = (int64_t)sum->live;
     }
-    peak = (int64_t)mli_u64_load(&row->peak);
+    mli_u64_max(&row->peak, peak);
     sum->peak = peak > 0 ? (uint64_t)peak : 0;
     if (sum->live > sum->peak) sum->live = sum->peak;
     sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
@@ -9678,7 +9701,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }
@@ -12058,6 +12081,190 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
     return n;
 }
 
+/* ------------------------------------------------------------------------- src/books/picks.h -- */
+
+/* Has the table of picked blocks: the stack of each block whose alloc was sampled. Owns no state:
+   books/stacks has the table in its own. May use base/memory and books/map. Invariant: a part is at
+   most three quarters full. Locks: MLI_RANK_STACKS, one for each part. */
+
+/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
+   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
+typedef struct mli_pick {
+    uint64_t key;
+    double scale;
+    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
+    uint32_t type; /* the device type of the key */
+} mli_pick;
+MLI_TABLE(const mli_pick mli_pick_none)
+
+#define MLI_PICK_PART_BITS 6 /* log2 of the number of parts of the table */
+#define MLI_PICK_PARTS (1u << MLI_PICK_PART_BITS)
+
+/* A part of the table, in a cache line of its own: a hash table with linear probing. */
+typedef struct mli_picks {
+    mli_lock lock; /* guards all other members */
+    size_t cap;    /* the number of entries in `at`, a power of 2, or 0 */
+    size_t count, reserved; /* entries in use; entries for blocks that calls are about to open */
+    mli_pick *at;
+    char pad[24];
+} mli_picks;
+
+/* Returns the part of the table for a key: all keys of a shard of the map are in one part. */
+MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key);
+/* Reserves room for one more block in a part. Returns 0 if there is no memory. */
+MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part);
+/* Gives back the room for a block that is not opened. */
+MLI_PRIVATE void mli_pick_unreserve(mli_picks *part);
+/* Adds a block to the part in which there is room for it. */
+MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick);
+/* Returns the entry of a key and, if `remove` is 1, removes it. If the part does not have the key,
+   returns an entry with row 0. */
+MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove);
+/* Returns the weight of a picked block of `bytes`. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+/* Returns the variance of the weight. It is 0 where every alloc is picked. */
+MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes);
+#define MLI_STACK_UNITS 256
+/* Returns the number of allocs that a block stands for, times MLI_STACK_UNITS. */
+MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick);
+
+/* The next four are for all parts of a table: they give the locks their rank, take or drop the
+   locks, free the memory, and return the number of blocks. */
+MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts);
+MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take);
+MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts);
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts);
+#endif
+
+/* ------------------------------------------------------------------------- src/books/picks.c -- */
+
+#define MLI_PICK_MIN 16 /* the entries of the first table of a part */
+MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
+
+MLI_PRIVATE mli_picks *mli_picks_part(memlord *lord, mli_picks *parts, uint64_t key) {
+    const size_t shard = (size_t)(mli_shard_of(lord, key) - mli_shard_at(lord, 0));
+    return &parts[shard >> (MLI_SHARD_BITS - MLI_PICK_PART_BITS)];
+}
+static size_t mli_pick_home(uint64_t key, size_t cap) {
+    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
+}
+/* Returns the entry of a key; if the part does not have the key, the vacant entry for it. Requires:
+   the part has a vacant entry. */
+static mli_pick *mli_pick_entry(const mli_picks *part, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(part->count < part->cap);
+    size_t at = mli_pick_home(key, part->cap);
+    while (part->at[at].row && (part->at[at].key != key || part->at[at].type != type))
+        at = (at + 1) & (part->cap - 1);
+    return &part->at[at];
+}
+/* Removes an entry. Moves the entries after it that are not at home because of it. */
+static void mli_pick_remove(mli_picks *part, mli_pick *gone) {
+    MLI_REQUIRE(mli_lock_held(&part->lock));
+    mli_pick *table = part->at;
+    const size_t mask = part->cap - 1;
+    size_t hole = (size_t)(gone - table), at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        if (!table[at].row) break;
+        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+            continue;
+        table[hole] = table[at];
+        hole = at;
+    }
+    table[hole].row = 0;
+    part->count--;
+}
+
+/* Puts a larger table in the place of a part's, unless another thread has done so. *table and *cap
+   are then the table that the caller frees. */
+static MLI_COLD void mli_pick_swap(mli_picks *part, mli_pick **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&part->lock));
+    const mli_picks old = *part;
+    size_t i;
+    if (old.cap >= *cap) return;
+    part->at = *table;
+    part->cap = *cap;
+    for (i = 0; i < old.cap; i++)
+        if (old.at[i].row) *mli_pick_entry(part, old.at[i].type, old.at[i].key) = old.at[i];
+    *table = old.at;
+    *cap = old.cap;
+}
+MLI_PRIVATE MLI_COLD int mli_pick_reserve(memlord *lord, mli_picks *part) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
+    mli_pick *table = NULL;
+    size_t cap = 0, more;
+    int fits;
+    for (;;) {
+        mli_lock_take(&part->lock);
+        if (table) mli_pick_swap(part, &table, &cap);
+        fits = (part->count + part->reserved + 1) * 4 <= part->cap * 3;
+        if (fits) part->reserved++;
+        more = part->cap ? part->cap * 2 : MLI_PICK_MIN;
+        mli_lock_drop(&part->lock);
+        mli_own_free(lord, table, cap * sizeof *table);
+        if (fits) return 1;
+        cap = more;
+        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
+        if (!table) return 0;
+    }
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+    return (uint64_t)((double)bytes * pick->scale + 0.5);
+}
+MLI_PRIVATE double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
+}
+MLI_PRIVATE uint64_t mli_pick_units(const mli_pick *pick) {
+    return (uint64_t)(pick->scale * MLI_STACK_UNITS + 0.5);
+}
+MLI_PRIVATE void mli_pick_unreserve(mli_picks *part) {
+    mli_lock_take(&part->lock);
+    part->reserved--;
+    mli_lock_drop(&part->lock);
+}
+MLI_PRIVATE void mli_pick_add(mli_picks *part, const mli_pick *pick) {
+    mli_lock_take(&part->lock);
+    *mli_pick_entry(part, pick->type, pick->key) = *pick;
+    part->reserved--;
+    part->count++;
+    mli_lock_drop(&part->lock);
+}
+MLI_PRIVATE mli_pick mli_pick_take(mli_picks *part, uint32_t type, uint64_t key, int remove) {
+    mli_pick pick = mli_pick_none, *at;
+    mli_lock_take(&part->lock);
+    if (part->cap) {
+        at = mli_pick_entry(part, type, key);
+        pick = *at;
+        if (remove && pick.row) mli_pick_remove(part, at);
+    }
+    mli_lock_drop(&part->lock);
+    return pick;
+}
+
+MLI_PRIVATE MLI_COLD void mli_picks_init(mli_picks *parts) {
+    uint32_t i;
+    for (i = 0; i < MLI_PICK_PARTS; i++) mli_lock_rank(&parts[i].lock, MLI_RANK_STACKS);
+}
+MLI_PRIVATE MLI_COLD void mli_picks_lock(mli_picks *parts, int take) {
+    uint32_t i;
+    for (i = 0; i < MLI_PICK_PARTS; i++) mli_lock_set(&parts[i].lock, take);
+}
+MLI_PRIVATE MLI_COLD void mli_picks_free(memlord *lord, mli_picks *parts) {
+    uint32_t i;
+    for (i = 0; i < MLI_PICK_PARTS; i++)
+        mli_own_free(lord, parts[i].at, parts[i].cap * sizeof *parts[i].at);
+}
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_sum(const mli_picks *parts) {
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < MLI_PICK_PARTS; i++) sum += parts[i].count;
+    return sum;
+}
+#endif
+
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of look-ups, the births, and the open tags of a thread. A birth is the
@@ -12681,14 +12888,16 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for the table and the totals. No
-   lock is held while an unwinder runs. */
+   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
+   held while an unwinder runs. */
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
    change while the caller is inside the shard and no other thread can reach the entry. A caller
-   reserves room in the table before it enters the shard. */
+   reserves room in the table before it enters the shard. The table has parts, as the map has
+   shards, and all keys of one shard are in one part. So threads that use different shards seldom
+   wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
@@ -12704,28 +12913,25 @@ typedef struct mli_stack_row {
     uint32_t next;        /* the next row in the same hash chain */
     uint32_t site;        /* the row of the site; 0 means no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
-    uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
-    double allocs;        /* since the last reset: an estimate of the number of all allocs */
-    uint64_t samples;     /* since the last reset: how many allocs were picked */
-    uint64_t picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
+    mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
+    mli_u64 blocks;       /* how many picked blocks are live */
+    mli_u64 variance;     /* the bits of a double, the variance of `live`, if `blocks` is not 0 */
+    mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
+    mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
+    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
+                             MLI_STACK_UNITS */
+    mli_u64 samples;      /* since the last reset: how many allocs were picked */
+    mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
-    uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
-    uint64_t held;        /* an estimate of the bytes that were live at the peak of the device: the
+    mli_u64 held;         /* an estimate of the bytes that were live at the peak of the device: the
                              value of `live` at the last mli_stacks_hold */
-    uint64_t blocks;      /* how many picked blocks are live */
-    double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
-   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
-typedef struct mli_pick {
-    uint64_t key;
-    double scale;
-    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
-    uint32_t type; /* the device type of the key */
-} mli_pick;
-MLI_TABLE(const mli_pick mli_pick_none)
+/* The totals of a row at one moment. `error` is the square root of the variance. */
+typedef struct mli_stack_totals {
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
+    double allocs;
+} mli_stack_totals;
 
 /* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
    general path then counts the bytes. */
@@ -12738,9 +12944,11 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Copies a row with its totals. */
-#if !defined(MEMLORD_NO_PROFILES)
-MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
+/* Returns how many blocks the table has. */
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
 /* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
@@ -12765,12 +12973,10 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 /* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-/* Returns the weight of a picked block of `bytes`. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the caller is inside the
-   shard, or no other thread can reach the entry. */
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
+   which the call has reserved room. The caller is inside the shard, or no other thread can reach
+   the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
@@ -12785,23 +12991,25 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack `pick`, on a device and a row of the sites.
-   That is the stack of a block that moves, or that comes back to its old place. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
-                                         uint32_t site);
+/* Gives the block of this key, which this call opens, the stack `pick` on a device and a row of the
+   sites. That is the stack of a block that moves, or that comes back to its old place. */
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site);
 
 /* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   stack's row in mli_self for mli_pick_put. Requires: the caller is not inside a shard. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
+   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t bytes, const memlord_site *site);
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site);
 /* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
-static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
-                                   const memlord_site *site) {
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
+                                   uint64_t bytes, const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_pick_slow(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, key, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */
@@ -12827,13 +13035,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
 #define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
-typedef struct mli_stack_heads {
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* chains; 0 is an empty one */
-} mli_stack_heads;
-MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
+typedef struct mli_stack_tables {
+    mli_picks picks[MLI_PICK_PARTS];
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
+                                                                  row of a chain, or 0 */
+} mli_stack_tables;
 
 /* -- samples -- */
 
@@ -12902,17 +13110,17 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
-static mli_stack_heads *mli_stack_heads_of(const memlord *lord) {
-    return (mli_stack_heads *)mli_ptr_load_acquire(&lord->stacks.heads);
+static mli_stack_tables *mli_stack_tables_of(const memlord *lord) {
+    return (mli_stack_tables *)mli_ptr_load_acquire(&lord->stacks.tables);
 }
 static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
-    return &mli_stack_heads_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
+    return &mli_stack_tables_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
 }
 static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev,
                                    uint32_t site) {
     const uint32_t hash = ((node ^ site << 12) * 251 + dev) * 0x9e3779b9u;
-    return &mli_stack_heads_of(lord)->rows[hash >> 18];
+    return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
 /* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
@@ -13028,11 +13236,11 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of the stack that has these return addresses, the innermost first. Returns 0 if
-   there is no room for the row or for a node. */
-static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
-                                          uint32_t dev, uint32_t site) {
-    uint32_t node = 0, next;
+/* Returns the row of the stack that has these return addresses, the innermost first, below the node
+   `root`. Returns 0 if there is no room for the row or for a node. */
+static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *const *frames,
+                                          size_t depth, uint32_t dev, uint32_t site) {
+    uint32_t node = root, next;
     for (; depth--; node = next) {
         next = mli_stack_child(lord, node, frames[depth], NULL);
         if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
@@ -13041,101 +13249,54 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of picked blocks -- */
-
-static size_t mli_pick_home(uint64_t key, size_t cap) {
-    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
-}
-/* Returns the entry of a key in a table or, if the table does not have the key, the vacant entry
-   for it. Requires: the table has a vacant entry. */
-static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
-    size_t at = mli_pick_home(key, cap);
-    while (table[at].row && (table[at].key != key || table[at].type != type))
-        at = (at + 1) & (cap - 1);
-    return &table[at];
-}
-/* Returns the entry of a picked block. */
-static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
-                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
-}
-/* Removes an entry. Closes the gap, so that later look-ups do not end there. */
-static void mli_pick_remove(memlord *lord, mli_pick *gone) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_pick *table = lord->stacks.picks;
-    const size_t mask = lord->stacks.pick_cap - 1;
-    size_t hole = (size_t)(gone - table), at = hole;
-    for (;;) {
-        at = (at + 1) & mask;
-        if (!table[at].row) break;
-        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
-            continue;
-        table[hole] = table[at];
-        hole = at;
-    }
-    table[hole].row = 0;
-    lord->stacks.pick_count--;
+/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
+   table. */
+static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
+    return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* Puts the larger table *table in the place of the present one, unless another thread has done so.
-   *table and *cap are then the table that the caller frees. */
-static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_pick *old = lord->stacks.picks;
-    const size_t had = lord->stacks.pick_cap;
-    size_t i;
-    if (had >= *cap) return;
-    for (i = 0; i < had; i++)
-        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.picks = *table;
-    lord->stacks.pick_cap = *cap;
-    *table = old;
-    *cap = had;
-}
-/* Reserves room for one more picked block, in a table that is at most three quarters full. Returns
-   0 if there is no memory. */
-static MLI_COLD int mli_pick_reserve(memlord *lord) {
-    MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_pick *table = NULL;
-    size_t cap = 0, more;
-    int fits;
-    for (;;) {
-        mli_lock_take(&lord->stacks.lock);
-        if (table) mli_pick_swap(lord, &table, &cap);
-        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
-               lord->stacks.pick_cap * 3;
-        if (fits) lord->stacks.pick_reserved++;
-        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
-        mli_lock_drop(&lord->stacks.lock);
-        mli_own_free(lord, table, cap * sizeof *table);
-        if (fits) return 1;
-        cap = more;
-        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
-        if (!table) return 0;
-    }
-}
+/* -- the totals of a row: each is changed by one locked instruction -- */
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
-    return (uint64_t)((double)bytes * pick->scale + 0.5);
+/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+static void mli_stack_vary(mli_stack_row *row, double by) {
+    uint64_t seen = mli_u64_load(&row->variance), bits;
+    double sum;
+    if (!(by < 0) && !(by > 0)) return;
+    do {
+        memcpy(&sum, &seen, sizeof sum);
+        sum += by;
+        memcpy(&bits, &sum, sizeof bits);
+    } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
-    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
-}
-
-/* Takes a block off its row. With `undo` counts as if the block had not been allocated. */
+/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
-    row->live -= weight;
-    row->variance -= mli_pick_variance(pick, bytes);
-    if (!--row->blocks || row->variance < 0) row->variance = 0;
-    if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
-    row->alloc_bytes -= weight;
-    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
+    (void)mli_u64_add(&row->live, 0 - weight);
+    (void)mli_u64_add(&row->blocks, (uint64_t)-1);
+    mli_stack_vary(row, -mli_pick_variance(pick, bytes));
+    if (!undo) return;
+    mli_u64_lower(&row->samples, 1);
+    mli_u64_lower(&row->allocs, mli_pick_units(pick));
+    mli_u64_lower(&row->picked_bytes, bytes);
+    mli_u64_lower(&row->alloc_bytes, weight);
+}
+/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
+   before the estimates that include them: see mli_stack_totals_of. */
+static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
+    mli_stack_vary(row, mli_pick_variance(pick, bytes));
+    (void)mli_u64_add(&row->blocks, 1);
+    mli_u64_max(&row->peak, (int64_t)(mli_u64_add(&row->live, weight) + weight));
+    if (!mli_self.pick_again) {
+        (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
+        (void)mli_u64_add(&row->samples, 1);
+    }
+    if (bytes > had) { /* like the totals, which count only the growth of a block */
+        (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
+        (void)mli_u64_add(&row->picked_bytes, bytes - had);
+    }
 }
 
 /* Notes a block as the last one that this thread had picked. */
@@ -13152,17 +13313,16 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Notes that a block ends. Returns 1 if it was the last one that this thread had picked. */
-static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    const int is = mli_taken_is(lord, pick);
-    if (is) mli_self.thread->taken_row = 0;
-    return is;
+/* Counts the end of a block that was the last one that this thread had picked. */
+static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
+    if (!mli_taken_is(lord, pick)) return;
+    mli_self.thread->taken_row = 0;
+    if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_picks *part = mli_self.pick_part;
     mli_pick pick;
-    mli_stack_row *row;
-    const uint64_t bytes = MLI_BYTES(e->word1);
     if (MLI_LIKELY(!mli_self.pick_row)) return 0;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
@@ -13170,87 +13330,63 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
     if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_lock_take(&lord->stacks.lock);
-    lord->stacks.pick_reserved--;
-    lord->stacks.pick_count++;
-    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
-    row = mli_stack_row_at(lord, pick.row);
-    row->live += mli_pick_weight(&pick, bytes);
-    if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_pick_variance(&pick, bytes);
-    row->blocks++;
-    if (!mli_self.pick_again) {
-        row->allocs += pick.scale;
-        row->samples++;
-    }
-    if (bytes > mli_self.pick_had) { /* the totals, too, count only the growth of a block */
-        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
-        row->picked_bytes += bytes - mli_self.pick_had;
-    }
-    mli_lock_drop(&lord->stacks.lock);
+    mli_pick_add(part, &pick);
+    mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
 
+/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
+    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
+    return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
+                         remove);
+}
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
-    mli_pick pick = mli_pick_none;
-    if (!(e->word1 & MLI_PICKED)) return pick;
-    mli_lock_take(&lord->stacks.lock);
-    pick = *mli_pick_of_locked(lord, e);
-    mli_lock_drop(&lord->stacks.lock);
-    return pick;
+    return mli_pick_find(lord, e, 0);
 }
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
-    const mli_pick pick = mli_pick_of(lord, e);
-    if (!pick.row) return pick;
-    mli_lock_take(&lord->stacks.lock);
-    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
-    mli_lock_drop(&lord->stacks.lock);
-    return pick;
+    return mli_pick_find(lord, e, 1);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_pick *pick;
+    mli_pick pick;
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
-    mli_lock_take(&lord->stacks.lock);
-    pick = mli_pick_of_locked(lord, e);
-    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
-    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
-    mli_pick_remove(lord, pick);
-    mli_lock_drop(&lord->stacks.lock);
+    pick = mli_pick_find(lord, e, 1);
+    mli_taken_end(lord, &pick, undo);
+    mli_stack_credit(lord, &pick, MLI_BYTES(e->word1), undo);
 }
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
-    mli_lock_take(&lord->stacks.lock);
-    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
+    if (frees) mli_taken_end(lord, pick, 0);
     mli_stack_credit(lord, pick, bytes, 0);
-    mli_lock_drop(&lord->stacks.lock);
 }
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block that the present call opens. If `row` is 0, or the table
-   of picked blocks has no room, counts the stack as dropped. Requires: the call calls
-   mli_stack_forget before it returns. */
-static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+/* Notes the row of the stack for the block of this key, which the present call opens. If `row` is
+   0, or the table of picked blocks has no room, counts the stack as dropped. Requires: the call
+   calls mli_stack_forget before it returns. */
+static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
+                                   double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_part = row ? mli_picks_of(lord, key) : NULL;
+    mli_self.pick_row = row && mli_pick_reserve(lord, mli_self.pick_part) ? row : 0;
     mli_self.pick_scale = scale;
     mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
+    (void)lord;
     if (MLI_LIKELY(!mli_self.pick_row)) return;
     mli_self.pick_row = 0;
-    mli_lock_take(&lord->stacks.lock);
-    lord->stacks.pick_reserved--;
-    mli_lock_drop(&lord->stacks.lock);
+    mli_pick_unreserve(mli_self.pick_part);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
-                                         uint32_t site) {
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site) {
     uint32_t row;
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, pick->scale);
+    mli_stack_set(lord, row, key, dev, pick->scale);
     mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
@@ -13289,43 +13425,84 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
+/* -- stacks that do not reach the root --
+   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
+   site without an address. */
+
+enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
+/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
+                  mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
+static const memlord_site mli_cut_sites[] = {
+    {mli_cut_file, mli_cut_deep, 0}, {mli_cut_file, mli_cut_lost, 0},
+    {mli_cut_file, mli_cut_untaken, 0}};
+
+static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *why) {
+    const mli_site_origin from = {why, NULL};
+    mli_site_record *site;
+    uint32_t n = 0;
+    memlord_result r;
+    do {
+        mli_cold_enter();
+        r = mli_site_find_locked(lord, &from, &site);
+        if (r == MEMLORD_OK) r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? n : 0;
+}
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
+   which is made on first use. Returns 0, too, if there is no room for that frame. */
+static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
+    const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
+    const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
+    const uint32_t n = site ? mli_stack_child(lord, 0, site->address, site) : 0;
+    return n || !why ? n : mli_stack_cut_make(lord, why);
+}
+
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or is empty. */
+   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
+   may be unwound, or nothing was, the stack is the one return address that is known, or is
+   empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
-                                        const memlord_site *site, size_t *from) {
+                                        const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
+    *cut = MLI_CUT_NOT;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
+        if (n == cap) *cut = MLI_CUT_DEEP;
+        if (n && frames[n - 1] == MEMLORD_FRAME_LOST) n--, *cut = MLI_CUT_LOST;
         *from = mli_stack_own(frames, n, known, caller);
     }
+    if (n > *from + most) *cut = MLI_CUT_DEEP;
     if (n > *from) return n - *from < most ? n - *from : most;
+    *cut = MLI_CUT_UNTAKEN;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows before the first stack is taken. A short process may need no
-   chains, and clearing them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
+   are not made earlier, because a short process may need none of them, and clearing them takes a
+   while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_stack_heads *fresh;
-    if (mli_stack_heads_of(lord)) return 1;
-    fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
+    mli_stack_tables *fresh;
+    if (mli_stack_tables_of(lord)) return 1;
+    fresh = (mli_stack_tables *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
+    mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
-        mli_ptr_store_release(&lord->stacks.heads, fresh);
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+        mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
     mli_lock_drop(&lord->stacks.lock);
@@ -13334,23 +13511,26 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t bytes, const memlord_site *site) {
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
     double mean;
-    int may;
+    int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
     most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
-    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
-    mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+    if (mli_stacks_ready(lord))
+        row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
+                               dev, at);
+    mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 
 /* -- reading -- */
@@ -13381,46 +13561,54 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
+    mli_stack_totals sum;
+    uint64_t bits;
+    double variance;
+    sum.samples = mli_u64_load_acquire(&row->samples); /* pairs with the adds of mli_stack_debit */
+    sum.picked_bytes = mli_u64_load_acquire(&row->picked_bytes);
+    sum.allocs = (double)mli_u64_load(&row->allocs) / MLI_STACK_UNITS;
+    sum.alloc_bytes = mli_u64_load(&row->alloc_bytes);
+    sum.temporaries = mli_u64_load(&row->temporaries);
+    sum.live = mli_u64_load(&row->live);
+    sum.peak = mli_u64_load(&row->peak);
+    if (sum.peak < sum.live) sum.peak = sum.live;
+    sum.held = mli_u64_load(&row->held);
+    bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
+    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    sum.error = mli_square_root(variance);
+    return sum;
+}
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out) {
-    const mli_stack_row *row = mli_stack_row_at(lord, number);
-    uint64_t held;
-    double variance;
+    const mli_stack_totals sum = mli_stack_totals_of(lord, number);
     memset(out, 0, sizeof *out);
-    out->device = mli_device_record_at(lord, row->dev)->device;
-    mli_lock_take(&lord->stacks.lock);
-    out->alloc_bytes = row->alloc_bytes;
-    out->allocs = (uint64_t)(row->allocs + 0.5);
-    out->live_bytes = row->live;
-    out->peak_bytes = row->peak;
-    out->samples = row->samples;
-    out->temporaries = row->temporaries;
-    held = row->held;
-    variance = row->variance;
-    mli_lock_drop(&lord->stacks.lock);
-    out->error_bytes = mli_square_root(variance);
-    return held;
+    out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
+    out->alloc_bytes = sum.alloc_bytes;
+    out->allocs = (uint64_t)(sum.allocs + 0.5);
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+    out->samples = sum.samples;
+    out->temporaries = sum.temporaries;
+    out->error_bytes = sum.error;
+    return sum.held;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
     const uint32_t rows = mli_stack_rows(lord);
     uint32_t i;
-    mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        if (row->dev == dev) row->held = row->live;
+        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
     }
-    mli_lock_drop(&lord->stacks.lock);
 }
-
-#if !defined(MEMLORD_NO_PROFILES)
-MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
-    mli_stack_row copy;
-    mli_lock_take(&lord->stacks.lock);
-    copy = *mli_stack_row_at(lord, number);
-    mli_lock_drop(&lord->stacks.lock);
-    return copy;
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {
+    const mli_stack_tables *tables = mli_stack_tables_of(lord);
+    return tables ? mli_picks_sum(tables->picks) : 0;
 }
 #endif
+
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
@@ -13490,7 +13678,11 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
-    mli_lock_set(&lord->stacks.lock, take);
+    mli_stack_tables *tables;
+    if (take) mli_lock_take(&lord->stacks.lock); /* the tables stay as they are */
+    tables = mli_stack_tables_of(lord);
+    if (tables) mli_picks_lock(tables->picks, take);
+    if (!take) mli_lock_drop(&lord->stacks.lock);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
    its parent draws. */
@@ -13504,6 +13696,7 @@ static MLI_COLD void mli_stacks_forked(memlord *lord) {
     }
 }
 static MLI_COLD void mli_stacks_free(memlord *lord) {
+    mli_stack_tables *tables = mli_stack_tables_of(lord);
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -13513,22 +13706,23 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
-    mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
+    if (tables) mli_picks_free(lord, tables->picks);
+    mli_own_free(lord, tables, sizeof *tables);
 }
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
     (void)t;
-    mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
-        row->allocs = 0;
+        mli_u64_store(&row->peak, mli_u64_load(&row->live));
+        mli_u64_store(&row->samples, 0);
+        mli_u64_store(&row->picked_bytes, 0);
+        mli_u64_store(&row->allocs, 0);
+        mli_u64_store(&row->alloc_bytes, 0);
+        mli_u64_store(&row->temporaries, 0);
     }
     mli_u64_store(&lord->stacks.cut, 0);
-    mli_lock_drop(&lord->stacks.lock);
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->check = mli_stacks_check;
@@ -15893,7 +16087,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
@@ -17370,7 +17564,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
@@ -17529,7 +17723,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    mli_stack_pick(lord, call.t, call.dev, storage, bytes, site);
     stack = mli_self.pick_row;
     call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);
@@ -17878,9 +18072,10 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     const uint64_t had = MLI_BYTES(old->word1);
     mli_pick_off(lord, pick, had, 0);
     if (storage)
-        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+        mli_stack_pick(lord, call->t, call->dev, block->storage, block->bytes, site);
     else
-        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+        mli_stack_keep(lord, pick, block->storage, call->dev,
+                       MLI_SITE_ROW(mli_word2_rows(old->word2)));
     mli_stack_again(had);
     return mli_self.pick_row;
 }
@@ -18054,7 +18249,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
     stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
@@ -24579,11 +24774,6 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Returns 1 if a band check of a device is requested. */
-static int mli_check_requested(memlord *lord, uint32_t dev) {
-    return mli_u32_load(&mli_device_record_at(lord, dev)->watch.check_requested) != 0;
-}
-
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
    before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
@@ -24600,13 +24790,23 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_check_requested(lord, dev) && mli_u32_exchange(&w->check_requested, 0);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
+
+/* Handles the alerts of the devices that mli_thread.other_dev names, but not those of `dev`. */
+static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
+                                       uint32_t other) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    t->other_dev = 0;
+    for (i = 1; i < n; i++)
+        if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
 /* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
@@ -24616,21 +24816,14 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
    with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    const uint32_t first = other == MLI_DEV_ALL ? 1 : other;
-    const uint32_t end = other == MLI_DEV_ALL ? mli_row_count(lord, MLI_BOOK_DEVICE) : other + 1;
-    uint32_t i;
     mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        for (i = first; other && i < end; i++) mli_marks_again(lord, t, i);
+        if (other && other != MLI_DEV_ALL) mli_marks_again(lord, t, other);
     }
     if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    for (i = first; i < end; i++)
-        if (i != dev && (i == other || mli_check_requested(lord, i)))
-            mli_alerts_handle(lord, t, i, 0);
+    if (other) mli_others_handle(lord, t, dev, other);
 }
 
 /* -- safe points -- */
@@ -25392,7 +25585,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
-    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    pick = mli_pick_of(v->lord, e);
     if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
         mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
@@ -25468,11 +25661,10 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
-        const mli_stack_row *row = mli_stack_row_at(v->lord, i);
-        bytes += row->live;
-        blocks += row->blocks;
+        bytes += mli_stack_totals_of(v->lord, i).live;
+        blocks += mli_u64_load(&mli_stack_row_at(v->lord, i)->blocks);
     }
-    picks = v->lord->stacks.pick_count;
+    picks = mli_picks_count(v->lord);
     if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
                                v->picked.blocks, picks);
@@ -25730,7 +25922,7 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
    mli_leak_table and mli_leak_sites, which are parts of a report and of the log at destroy. May use
    books/ and services/stats. Locks: those of the reading functions of books/. */
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
+#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
 #define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
@@ -25744,8 +25936,15 @@ typedef struct mli_leak_table {
     int lost;               /* 1: some blocks are in no group */
     size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
                                `at` are shown */
-    mli_leak_group at[MLI_LEAKS];
+    size_t room;            /* the number of groups that `at` has room for, a power of 2 */
+    mli_leak_group *at;     /* NULL if no block is in a group */
 } mli_leak_table;
+
+/* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
+   if there is no memory. Requires: the table is zeroed. */
+MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
+/* Frees the groups of a table. */
+MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
    If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.
@@ -25825,6 +26024,15 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_leak_site_of(const mli_leak_sites *
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
+MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
+    for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
+    leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
+    if (!leaks->at) leaks->room = 0;
+    return leaks->at != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks) {
+    mli_own_free(lord, leaks->at, leaks->room * sizeof *leaks->at);
+}
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
@@ -25834,9 +26042,13 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     size_t i;
     leaks->bytes += bytes;
     leaks->blocks++;
+    if (!leaks->at) {
+        leaks->lost = 1;
+        return;
+    }
     for (i = 0; i < MLI_LEAKS_TRIED; i++) {
         int mine;
-        tried = &leaks->at[(at + i) % MLI_LEAKS];
+        tried = &leaks->at[(at * leaks->room / MLI_LEAKS + i) % leaks->room];
         mine = !tried->blocks || tried->key == key;
         if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
         if (mine) break;
@@ -25855,7 +26067,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
     leaks->groups = leaks->count = 0;
-    for (i = 0; i < MLI_LEAKS; i++) {
+    for (i = 0; i < leaks->room; i++) {
         mli_leak_group leak = leaks->at[i];
         if (!leak.blocks) continue;
         leaks->groups++;
@@ -25966,7 +26178,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
+/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -25998,7 +26210,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
     mli_leak_site *line = &s->line[number - 1];
     uint64_t noted = 0;
     size_t i;
-    for (i = 0; i < MLI_LEAKS; i++) {
+    for (i = 0; i < groups->room; i++) {
         if (s->of[i] != number) continue;
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
@@ -26016,7 +26228,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table 
         mli_leak_lines_add(s, MLI_BOOK_TAG);
         for (number = 1; number <= s->lines; number++)
             s->sum[s->line[number - 1].sum].number = number;
-        mli_leak_groups_number(s, groups, MLI_LEAKS);
+        mli_leak_groups_number(s, groups, groups->room);
         for (number = 1; number <= s->lines; number++) mli_leak_site_fill(s, number, groups);
     }
     mli_leaks_sort(groups, MLI_LEAKS_SHOWN);
@@ -26138,19 +26350,21 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
+                              `lifetime` and `top_device` */
+    uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* the sums over all devices; those of each
-                                                       device, by dev - 1 */
-    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
+    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
+    mli_phys_line *phys;        /* one line more than there are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest stacks; NULL if the ledger takes no stacks,
-                              or if there was no memory */
+    mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
+                              no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
+    size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
@@ -26180,8 +26394,8 @@ typedef struct mli_report {
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
-                                                  than 1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
+                                1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
@@ -26191,8 +26405,7 @@ typedef struct mli_report {
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
     memlord_part_info part[16];       /* scratch: some parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* the number of live blocks, by device and size
-                                                       class */
+    uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
 /* Returns the code of a device, as mli_device_code does. */
@@ -26228,6 +26441,8 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
    report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
    snapshots. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
+/* Frees the lists of a captured report. */
+MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
@@ -26472,13 +26687,13 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
    unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
-    for (i = 0; i <= r->devices; i++) {
+    for (i = 0; i <= r->devices && r->phys; i++) {
         mli_phys *phys = mli_phys_in_use(r->lord, i);
         mli_phys_line line;
         if (!phys) continue;
         mli_phys_line_fill(r, phys, &line);
         if (line.total != UINT64_MAX || line.limit != UINT64_MAX)
-            r->phys_count = mli_top_insert(r->phys, r->phys_count, MEMLORD_MAX_DEVICES + 1, &line,
+            r->phys_count = mli_top_insert(r->phys, r->phys_count, r->devices + 1, &line,
                                            sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
@@ -26598,7 +26813,8 @@ static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
     if (!mli_stacks_on(r->lord)) return;
-    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
+    r->stack_room = rows < MLI_TOP_STACKS ? rows : MLI_TOP_STACKS;
+    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, r->stack_room * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
     if (!r->stack || !r->stack_leak) {
@@ -26619,7 +26835,7 @@ static void mli_report_stacks(mli_report *r) {
         rest->alloc_bytes += line.stat.alloc_bytes;
         rest->allocs += line.stat.allocs;
         r->stack_rows++;
-        r->stacks = mli_top_insert(r->stack, r->stacks, MLI_TOP_STACKS, &line, sizeof line,
+        r->stacks = mli_top_insert(r->stack, r->stacks, r->stack_room, &line, sizeof line,
                                    offsetof(mli_stack_line, key));
     }
     for (i = 0; i < r->stacks; i++) {
@@ -26666,6 +26882,24 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Allocates the lists that have a line for each device. Without memory the report has no
+   devices. */
+static MLI_COLD void mli_report_devices(mli_report *r) {
+    const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
+    r->device_size = n * (sizeof *r->stat + sizeof *r->sizes + sizeof *r->lifetime +
+                          sizeof *r->top_device) + (n + 1) * sizeof *r->phys;
+    r->stat = (memlord_stats *)mli_own_alloc(r->lord, r->device_size);
+    if (!r->stat) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    r->phys = (mli_phys_line *)(void *)(r->stat + n);
+    r->sizes = (uint64_t (*)[MLI_SIZES])(void *)(r->phys + n + 1);
+    r->lifetime = (uint64_t (*)[4])(void *)(r->sizes + n);
+    r->top_device = (uint64_t (*)[2])(void *)(r->lifetime + n);
+    r->devices = (uint32_t)n;
+}
+
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -26679,7 +26913,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
-    r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    mli_report_devices(r);
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
     if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
     if (!r->tag) r->tags = 0;
@@ -26691,7 +26925,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;
         line[1] = i + 1;
-        (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
+        (void)mli_top_insert(r->top_device, i, r->devices, line, sizeof line, 0);
     }
     mli_stats_sum_phys(lord, all.sel, &r->total);
     r->by_peak = r->total.allocated < r->total.peak / 4;
@@ -26707,6 +26941,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_lifetimes(r);
     if (!mli_leak_sites_begin(&r->leak_sites, lord, r->devices, (uint32_t)r->tags, r->scopes))
         r->result = MEMLORD_E_NOMEM;
+    if (r->total.live_blocks && !mli_leaks_begin(lord, &r->leaks, r->total.live_blocks))
+        r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
@@ -26715,6 +26951,16 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_streams_sort(r);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
+}
+MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
+    memlord *lord = r->lord;
+    mli_own_free(lord, r->stack, r->stack_room * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_leaks_free(lord, &r->leaks);
+    mli_leak_sites_free(&r->leak_sites);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_own_free(lord, r->stat, r->device_size);
 }
 
 /* --------------------------------------------------------------------- src/reports/answers.h -- */
@@ -30063,7 +30309,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 /* A tag, or the functions of a frame, in the memo of the pickle. */
 typedef struct mli_viz_memo {
     uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0: the memo has none of them */
+                              numbers follow each other; a count of 0 means that the memo has none */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {
@@ -30567,16 +30813,17 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
-        const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
+        const mli_stack_row *row = mli_stack_row_at(t->x->lord, i);
+        const mli_stack_totals sum = mli_stack_totals_of(t->x->lord, i);
         mli_live_block of;
         mli_portion *s;
         if (row->dev > t->x->devices) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
-        s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->picked_bytes;
-        s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
+        s->value[0] += (int64_t)sum.samples;
+        s->value[1] += (int64_t)sum.picked_bytes;
+        s->rest[0] += sum.allocs - (double)sum.samples;
+        s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
 /* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each
@@ -30971,7 +31218,7 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
 }
 /* Adds what a stack held to its part. */
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
-    mli_peak_part_of(p, row->site)->stacks += (double)row->held;
+    mli_peak_part_of(p, row->site)->stacks += (double)mli_u64_load(&row->held);
 }
 /* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
    that rounding leaves no bytes over. */
@@ -30979,7 +31226,7 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
-    part->upto += (double)row->held;
+    part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
     if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
     b.node = row->node;
@@ -30990,8 +31237,8 @@ static MLI_COLD void mli_peak_stacks(mli_peak *p,
                                      void (*fn)(mli_peak *p, const mli_stack_row *row)) {
     uint32_t i;
     for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
-        const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
-        if (row.dev == p->dev && row.held) fn(p, &row);
+        const mli_stack_row *row = mli_stack_row_at(p->x->lord, i);
+        if (row->dev == p->dev) fn(p, row);
     }
 }
 /* Decides how much the stacks of each part get. */
@@ -32642,11 +32889,11 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports: to the host's function or a file, at once, on request or at the end
-   of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
-   when it gets its name, and a failed report leaves no file; a request is safe in a signal handler.
-   Locks: the registry lock, to choose the ledger to save at exit; none while the host's function
-   writes. */
+/* Owns the output of reports to the host's function or to a file. A report is written at once, on
+   request, or at the end of the process. May use reports/ and services/snapshots. Invariants: a
+   report file is complete when it gets its name, and a failed report leaves no file; a request is
+   safe in a signal handler. Locks: the registry lock, to choose the ledger to save at exit; none
+   while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
@@ -32697,11 +32944,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshot_list_free(lord, r->present);
     mli_callers_end(r);
-    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
-    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_leak_sites_free(&r->leak_sites);
-    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
-    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_report_free(r);
     mli_own_free(lord, r, sizeof *r);
     return result;
 }
@@ -33408,23 +33651,23 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
 }
 /* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
    the ledger has neither sites nor tags. (Both row counts start at 1.) */
-static MLI_COLD void mli_log_leaks_by(memlord *lord) {
+static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    mli_leak_table *leaks;
+    mli_leak_table leaks;
     size_t i;
     if (mli_row_count(lord, MLI_BOOK_SITE) + mli_row_count(lord, MLI_BOOK_TAG) == 2) return;
-    leaks = (mli_leak_table *)mli_own_alloc(lord, sizeof *leaks);
-    if (!leaks) return;
-    mli_map_visit(lord, &all, mli_visit_leak, leaks);
-    mli_leaks_sort(leaks, 10);
-    for (i = 0; i < leaks->count; i++) {
-        const mli_leak_group *leak = &leaks->at[i];
-        leaks->bytes -= leak->bytes;
-        leaks->blocks -= leak->blocks;
+    memset(&leaks, 0, sizeof leaks);
+    if (!mli_leaks_begin(lord, &leaks, blocks)) return;
+    mli_map_visit(lord, &all, mli_visit_leak, &leaks);
+    mli_leaks_sort(&leaks, 10);
+    for (i = 0; i < leaks.count; i++) {
+        const mli_leak_group *leak = &leaks.at[i];
+        leaks.bytes -= leak->bytes;
+        leaks.blocks -= leak->blocks;
         mli_log_leak(lord, leak->bytes, leak->blocks, leak);
     }
-    if (leaks->blocks) mli_log_leak(lord, leaks->bytes, leaks->blocks, NULL);
-    mli_own_free(lord, leaks, sizeof *leaks);
+    if (leaks.blocks) mli_log_leak(lord, leaks.bytes, leaks.blocks, NULL);
+    mli_leaks_free(lord, &leaks);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
@@ -33446,7 +33689,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
         (void)mli_out_end(&o, sizeof line);
         mli_log(lord, MEMLORD_LOG_WARNING, line);
     }
-    if (blocks) mli_log_leaks_by(lord);
+    if (blocks) mli_log_leaks_by(lord, blocks);
 }
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */

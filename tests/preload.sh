@@ -133,7 +133,7 @@ c -rdynamic tests/preload/stacks.c -o "$out/stacks" && c tests/preload/stacks.c 
 
 levels='[("level%02d" % i) for i in range(14, 0, -1)]'
 preloaded env MEMLORD_REPORT="$out/every.json" MEMLORD_STACK_BYTES=1 "$out/stacks" chain && holds every "
-report['stacks']['bytes'] == 1 and report['stacks']['depth'] == 32
+report['stacks']['bytes'] == 1 and report['stacks']['depth'] == 64
 [frames(t)[-16:-2] for t in totals if t['allocs'] == 100000] == [$levels]
 frames(totals[0])[-1] == 'my_alloc'
 [(t['alloc_bytes'], t['live_bytes'], t['error_bytes']) for t in totals if t['allocs'] == 100000] == [(10**8, 5 * 10**7, 0)]
@@ -189,8 +189,30 @@ verdict $? 'the suffix chooses live, peak or allocated bytes'
 preloaded env MEMLORD_REPORT="$out/none.json" MEMLORD_STACK_DEPTH=0 "$out/stacks" chain &&
     holds none "not totals and not nodes" &&
     preloaded env MEMLORD_REPORT="$out/five.json" MEMLORD_STACK_DEPTH=5 MEMLORD_STACK_BYTES=1 \
-        "$out/stacks" chain && holds five "max(len(frames(t)) for t in totals) == 5"
-verdict $? 'MEMLORD_STACK_DEPTH bounds them, and 0 turns them off'
+        "$out/stacks" chain && holds five "
+{len(frames(t)) for t in totals if frames(t)[0] == '[cut: deeper]'} == {6}
+max([0] + [len(frames(t)) for t in totals if frames(t)[0] != '[cut: deeper]']) <= 5"
+verdict $? 'MEMLORD_STACK_DEPTH bounds them, a stack that is cut says so, and 0 turns them off'
+
+# -- unwinders that fail --
+
+name='an unwinder that crashes or hangs takes its stack with it, and not the program'
+if [ "$(uname -m)" != x86_64 ]; then
+    skip "$name" 'libunwind is used on x86-64'
+else
+    mkdir -p "$out/fake"
+    c -fPIC -shared tests/preload/unwinder.c -o "$out/fake/libunwind.so.8" || exit 1
+    for how in crash hang ''; do
+        [ -n "$how" ] || break
+        preloaded env LD_LIBRARY_PATH="$out/fake" FAKE_UNWINDER=$how MEMLORD_REPORT="$out/$how.json" \
+            MEMLORD_STACK_BYTES=60000 "$out/stacks" chain && holds $how "
+labels == 'stacks are missing: an unwinder crashed or hung'
+total['allocs'] == 100000 and total['allocated'] == 5 * 10**7
+sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
+    done
+    [ -z "$how" ]
+    verdict $? "$name"
+fi
 
 for bytes in 1 ''; do
     kind=

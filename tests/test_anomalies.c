@@ -12,7 +12,7 @@ typedef struct told {
     size_t n;
 } told;
 
-static int tell(void *user, const memlord_anomaly *a) {
+static int tell_one(void *user, const memlord_anomaly *a) {
     told *t = (told *)user;
     assert_in_range(t->n, 0, 79);
     t->at[t->n++] = *a;
@@ -22,7 +22,7 @@ static told told_by(memlord *lord) {
     told t;
     size_t n;
     memset(&t, 0, sizeof t);
-    n = memlord_anomalies_each(lord, tell, &t);
+    n = memlord_anomalies_each(lord, tell_one, &t);
     assert_int_equal(n, t.n);
     return t;
 }

@@ -441,6 +441,39 @@ static void pages_given_back_are_used_again_where_they_fit(void **state) {
     watch.on = 0;
 }
 
+/* Returns how many pages of a block are in memory. */
+static size_t resident(void *at, size_t pages) {
+    unsigned char in[EXTENT / PAGE];
+    size_t i, n = 0;
+    assert_int_equal(mincore(at, pages * PAGE, in), 0);
+    for (i = 0; i < pages; i++) n += in[i] & 1;
+    return n;
+}
+static void pages_used_before_are_zeroed_and_others_are_not_touched(void **state) {
+    char *kept, *used, *at;
+    size_t i;
+    (void)state;
+    watch_begin();
+    kept = (char *)take(2 * PAGE);
+    used = (char *)take(3 * PAGE);
+    memset(used, 0xff, 3 * PAGE);
+    give(used, 3 * PAGE);
+    at = (char *)take(8 * PAGE);
+    assert_ptr_equal(at, used);
+    assert_int_equal(resident(at, 3), 3);
+    assert_int_equal(resident(at + 3 * PAGE, 5), 0);
+    for (i = 0; i < 8 * PAGE; i++)
+        if (at[i]) fail_msg("byte %zu is not 0", i);
+    memset(at, 0xff, 8 * PAGE);
+    give(at, 8 * PAGE);
+    at = (char *)take(2 * PAGE);
+    for (i = 0; i < 2 * PAGE; i++)
+        if (at[i]) fail_msg("byte %zu is not 0 the second time", i);
+    give(at, 2 * PAGE);
+    give(kept, 2 * PAGE);
+    assert_int_equal(watch.mapped, 0);
+    watch.on = 0;
+}
 static void an_extent_requests_huge_pages_once_it_is_used_to_a_quarter(void **state) {
     char *first, *second, *third;
     (void)state;
@@ -601,8 +634,10 @@ static void a_stack_without_frames_is_the_address_of_its_site(void **state) {
     memlord_stack_stat row;
     if (unwinder_of_libgcc) skip();
     row = stack_of_frames(test_lord(state), 0);
-    assert_int_equal(row.depth, 1);
+    assert_int_equal(row.depth, 1 + 1);
     assert_ptr_equal(row.frames[0], (void *)(uintptr_t)0x1235);
+    assert_null(row.frames[1]);
+    assert_string_equal(row.sites[1]->function, "[cut: not unwound]");
 }
 
 /* -- threads of the ledger -- */
@@ -901,6 +936,7 @@ int main(void) {
         cmocka_unit_test(an_extent_is_aligned_wherever_the_kernel_maps_it),
         cmocka_unit_test(an_extent_is_used_to_its_last_page),
         cmocka_unit_test(pages_given_back_are_used_again_where_they_fit),
+        cmocka_unit_test(pages_used_before_are_zeroed_and_others_are_not_touched),
         cmocka_unit_test(an_extent_requests_huge_pages_once_it_is_used_to_a_quarter),
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),

@@ -581,6 +581,7 @@ static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) 
         for (i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(u.late + one.late, 0);
         assert_int_equal(u.t->gc.runs, n + 1);
+        assert_ok(memlord_pool_set(u.t->lord, u.device, 0, 0)); /* the next threshold is for every pool */
     }
 }
 

@@ -47,6 +47,40 @@ static void fill_hostile(memlord *lord, memlord_site *sites) {
     }
 }
 
+/* The bytes that a ledger has from its allocator while a report is written. */
+typedef struct held_while {
+    test_heap *heap;
+    uint64_t most;
+} held_while;
+static int see_held(void *user, const void *data, size_t size) {
+    held_while *held = (held_while *)user;
+    (void)data, (void)size;
+    if (held->heap->bytes > held->most) held->most = held->heap->bytes;
+    return 0;
+}
+static uint64_t held_by_a_report(test_case *t) {
+    held_while held = {NULL, 0};
+    const uint64_t before = t->heap.bytes;
+    held.heap = &t->heap;
+    assert_ok(memlord_write(t->lord, MEMLORD_FORMAT_TEXT, see_held, &held));
+    assert_int_equal(t->heap.bytes, before);
+    return held.most - before;
+}
+static void a_report_takes_memory_for_what_it_has(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t empty, some, i;
+    assert_ok(memlord_free(t->lord, cpu(), 0, NULL)); /* makes the thread's record */
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 10, NULL));
+    assert_ok(memlord_free(t->lord, cpu(), 0x1000, NULL));
+    empty = held_by_a_report(t);
+    assert_true(empty < 100 << 10);
+    for (i = 1; i <= 10; i++) assert_ok(memlord_alloc(t->lord, cpu(), i << 12, 10, NULL));
+    some = held_by_a_report(t);
+    assert_true(some < empty + (8 << 10));
+    for (; i <= 10000; i++) assert_ok(memlord_alloc(t->lord, cpu(), i << 12, 10, NULL));
+    assert_true(held_by_a_report(t) > some + (150 << 10));
+}
+
 static size_t lines_of(const char *text) {
     size_t n = 0;
     for (; *text; text++) n += *text == '\n';
@@ -2361,6 +2395,7 @@ static void the_cpu_line_has_the_resident_bytes_of_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_small_ledger_fits_the_first_screen),
+        TEST(a_report_takes_memory_for_what_it_has),
         TEST_FAKES(reports_tell_the_age_of_the_ledger),
         TEST(labels_are_those_set_last),
         TEST_FAKES(a_line_on_memory_that_ran_out_says_what_is_known),

@@ -76,7 +76,7 @@ static void reserve(memlord *lord) {
     X(1, mli_log, mli_none_held(), hold(MLI_RANK_COLD); mli_log(lord, 0, NULL)) \
     X(1, mli_busy_begin, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_busy_begin()) \
     X(1, mli_extent_alloc, e->used == 1 || mli_lock_held(&mli_process.pages_lock), \
-      static mli_extent e; e.used = 2; (void)mli_extent_alloc(&e, 1)) \
+      static mli_extent e; size_t n; e.used = 2; (void)mli_extent_alloc(&e, 1, &n)) \
     X(1, mli_region_add, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_region_add(lord)) \
     X(1, mli_piece_find, mli_lock_held(&lord->memory.lock), (void)mli_piece_find(lord, 0)) \
@@ -238,22 +238,21 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_pick_entry, mli_rank_held(MLI_RANK_STACKS), (void)mli_pick_entry(NULL, 0, 0, 0)) \
-    X(1, mli_pick_of_locked, mli_lock_held(&lord->stacks.lock), \
-      (void)mli_pick_of_locked(lord, NULL)) \
-    X(1, mli_pick_remove, mli_lock_held(&lord->stacks.lock), mli_pick_remove(lord, NULL)) \
-    X(1, mli_pick_swap, mli_lock_held(&lord->stacks.lock), mli_pick_swap(lord, NULL, NULL)) \
+    X(1, mli_pick_entry, part->count < part->cap, static mli_picks part; \
+      (void)mli_pick_entry(&part, 0, 0)) \
+    X(1, mli_pick_remove, mli_lock_held(&part->lock), static mli_picks part; \
+      mli_pick_remove(&part, NULL)) \
+    X(1, mli_pick_swap, mli_lock_held(&part->lock), static mli_picks part; \
+      mli_pick_swap(&part, NULL, NULL)) \
     X(1, mli_pick_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
-      (void)mli_pick_reserve(lord)) \
-    X(1, mli_stack_credit, mli_lock_held(&lord->stacks.lock), mli_stack_credit(lord, NULL, 0, \
-      0)) \
-    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, 0, 0, 0)) \
+      (void)mli_pick_reserve(lord, NULL)) \
+    X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, 0, 0, 0, 0)) \
     X(1, mli_stack_unwind, mli_none_held(), hold(MLI_RANK_COLD); size_t from; \
-      (void)mli_stack_unwind(lord, 1, NULL, 0, NULL, &from)) \
+      int cut; (void)mli_stack_unwind(lord, 1, NULL, 0, NULL, &from, &cut)) \
     X(1, mli_stacks_ready, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_stacks_ready(lord)) \
     X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, t, 0, 0, \
-      NULL)) \
+      0, NULL)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \
     X(1, mli_stacks_init, !lord->back, mli_stacks_init(lord, NULL)) \

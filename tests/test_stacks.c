@@ -79,6 +79,7 @@ static memlord_stack_stat stack_of(memlord *lord, memlord_device device, const c
     size_t i, j, n = memlord_stacks_top(lord, device, MEMLORD_SITE_ORDER_PEAK_BYTES, rows, 256);
     memset(&none, 0, sizeof none);
     for (i = 0; i < n; i++) {
+        if (rows[i].depth && !rows[i].frames[rows[i].depth - 1]) rows[i].depth--; /* it is cut */
         if (rows[i].depth != strlen(letters)) continue;
         for (j = 0; j < rows[i].depth; j++)
             if (rows[i].frames[j] != (void *)(uintptr_t)(0x1000 + letters[j])) break;
@@ -225,6 +226,33 @@ static void a_stack_deeper_than_the_bound_keeps_its_innermost_frames(void **stat
     at("abcdefghijklmnopqrstuvwxyz");
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
     assert_int_equal(live_of(lord, "abcdefgh"), 100);
+}
+
+/* What the outermost frame of the largest stack says; NULL: the frame has an address. */
+static const char *cut_of_largest(memlord *lord) {
+    memlord_stack_stat row;
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    return row.frames[row.depth - 1] ? NULL : row.sites[row.depth - 1]->function;
+}
+static void a_stack_that_is_cut_begins_with_a_frame_that_says_why(void **state) {
+    memlord *lord = test_lord(state);
+    at("abcdefgh");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_null(cut_of_largest(lord));
+    at("abcdefghi");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    assert_string_equal(cut_of_largest(lord), "[cut: deeper]");
+    assert_int_equal(live_of(lord, "abcdefgh"), 20);
+    at("ab?");
+    fake.frames[2] = MEMLORD_FRAME_LOST;
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 300, NULL));
+    assert_string_equal(cut_of_largest(lord), "[cut: no unwind table]");
+    assert_int_equal(live_of(lord, "ab"), 300);
+    at("");
+    assert_ok(memlord_alloc(lord, cpu(), 0x4000, 4000,
+                            memlord_site_at(lord, (void *)(uintptr_t)0x1078)));
+    assert_string_equal(cut_of_largest(lord), "[cut: not unwound]");
+    assert_int_equal(live_of(lord, "x"), 4000);
 }
 
 static void an_unwinder_that_says_too_many_is_not_believed(void **state) {
@@ -2089,7 +2117,9 @@ static void a_deep_stack_is_cut_at_the_bound(void **state) {
 #endif
     alloc_deep(5000);
     row = real_stack();
-    assert_int_equal(row.depth, 64);
+    assert_int_equal(row.depth, 64 + 1);
+    assert_null(row.frames[64]);
+    assert_string_equal(row.sites[64]->function, "[cut: deeper]");
     assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
 }
 
@@ -2408,7 +2438,8 @@ static void a_fibre_has_the_one_frame_of_the_call(void **state) {
     (void)state;
     if (TEST_SANITIZED) skip();
     row = stack_on_a_fibre();
-    assert_int_equal(row.depth, 1);
+    assert_int_equal(row.depth, 1 + 1);
+    assert_string_equal(row.sites[1]->function, "[cut: not unwound]");
 }
 
 static void the_platform_unwinds_to_the_caller(void **state) {
@@ -2659,6 +2690,7 @@ int main(void) {
         TEST_OF(setup_every, one_stack_on_two_devices_is_two_rows),
         TEST_OF(setup_every, the_list_is_sorted_and_cut),
         TEST_OF(setup_every, a_stack_deeper_than_the_bound_keeps_its_innermost_frames),
+        TEST_OF(setup_every, a_stack_that_is_cut_begins_with_a_frame_that_says_why),
         TEST_OF(setup_every, an_unwinder_that_says_too_many_is_not_believed),
         TEST_OF(setup_every, frames_inside_the_address_of_the_site_are_left_out),
         TEST_OF(setup_every, without_an_unwound_frame_a_stack_is_the_one_return_address),

@@ -467,15 +467,15 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     mli_stack_row_at(lord, 1)->dev++;
     says(t, "cuda:0 0x00040000: its stack is unknown");
     mli_stack_row_at(lord, 1)->dev--;
-    lord->stacks.pick_count++;
+    mli_stack_tables_of(lord)->picks[0].count++;
     says(t, "blocks with a stack: 1; the table of stacks has 2");
-    lord->stacks.pick_count--;
-    mli_stack_row_at(lord, 1)->live++;
+    mli_stack_tables_of(lord)->picks[0].count--;
+    mli_stack_row_at(lord, 1)->live.v++;
     says(t, "blocks with a stack weigh 32 B; the stacks say 33 B");
-    mli_stack_row_at(lord, 1)->live--;
-    mli_stack_row_at(lord, 1)->blocks++;
+    mli_stack_row_at(lord, 1)->live.v--;
+    mli_stack_row_at(lord, 1)->blocks.v++;
     says(t, "blocks with a stack weigh 32 B; the stacks say 32 B");
-    mli_stack_row_at(lord, 1)->blocks--;
+    mli_stack_row_at(lord, 1)->blocks.v--;
 }
 
 static void a_block_of_an_unknown_device(void **state) {

@@ -355,7 +355,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    forked child takes another sample than its parent. So errors average out over runs.
    A realloc moves a block to the stack of its call. There it counts no alloc, and its growth counts
    as allocated. After dlclose another module may have the address of a frame. The site of the frame
-   stays, and memlord_site_place tells the module that had it.
+   stays, and memlord_site_place tells the module that had it. If a stack does not reach its root,
+   its outermost frame is NULL, and the site of that frame says why, as "[cut: deeper]".
    `samples` is the number of sampled allocs.
    `error_bytes` is the standard error of live_bytes, computed from the sampled blocks that are
    live. The errors of several stacks add up by their squares. The true value is within two errors

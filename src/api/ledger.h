@@ -152,13 +152,19 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
+/* The last frame that an unwinder writes if the stack goes on and the unwinder cannot tell where:
+   in code without unwind tables, say. Reports show such a stack as cut. */
+#define MEMLORD_FRAME_LOST ((void *)1)
+
 /* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
    first, at most `cap`, and returns how many it wrote. MemLord ignores the first NULL and what
    follows it. fn runs inside the host's own call, with no lock of MemLord held. It may allocate;
    such a block gets no stack. A NULL fn means the platform's unwinder, _Unwind_Backtrace or
    RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is faster.
    If a stack cannot be unwound, the stack is the one return address that is known, and reports
-   count such stacks. The platform's unwinder reads tables, which gcc writes for C by default on
+   count such stacks. In every report a stack that does not reach its root begins with a frame that
+   says why: "[cut: deeper]" than stack_depth, "[cut: no unwind table]" or "[cut: not unwound]".
+   The platform's unwinder reads tables, which gcc writes for C by default on
    x86, AArch64, POWER and z. On RISC-V compile the host with -funwind-tables. On 32-bit ARM there
    are no such tables, and every stack is one address. */
 typedef struct memlord_unwinder {

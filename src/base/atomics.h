@@ -169,6 +169,8 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
 MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v. Both are compared as signed numbers. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
+/* Takes `by` off a shared word, down to 0. */
+MLI_PRIVATE void mli_u64_lower(mli_u64 *w, uint64_t by);
 
 /* The lock order, the innermost lock first. A thread that takes a lock holds only locks later in
    this list, in every call, in a fork, and after its exit hook has run. While a thread holds one of
@@ -180,7 +182,7 @@ enum {
                            balance */
     MLI_RANK_COUNT,     /* the counts of the record that threads without one of their own share */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger's own memory */
-    MLI_RANK_STACKS,    /* the table of sampled blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* one for each part of the table of sampled blocks */
     MLI_RANK_LOG,       /* the logger, and the number of calls in it */
     MLI_RANK_ANOMALIES, /* the mistakes of the host that the ledger keeps */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the largest holders of a device at its peak */

@@ -172,15 +172,13 @@ struct mli_stacks_state {
     uint64_t seed;     /* the seed of the samples of all threads */
     int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
-    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
+    mli_ptr tables;                   /* mli_stack_tables *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;   /* vectors whose records are numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* one more than each vector has; they grow under
                                                    the cold lock */
     mli_u64 cut;                      /* stacks that have one return address or none, because no
                                          more could be taken */
-    mli_lock lock;                    /* guards all members below, and the totals of rows */
-    struct mli_pick *picks;           /* the table of picked blocks */
-    size_t pick_cap, pick_count, pick_reserved;
+    mli_lock lock;                    /* held to set `tables`, and the frames of a row */
 };
 struct mli_tags_state {
     mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
@@ -407,6 +405,8 @@ typedef struct mli_self_state {
     void *frame;             /* the frame that `caller` returns to; NULL: not known */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
+    struct mli_picks *pick_part; /* the part of the table of sampled blocks that has room for the
+                                    block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of the block that the call in progress begins; 0: the
                                 block is not picked */
     uint32_t pick_again;     /* 1: the call in progress resizes the block, and begins no new

@@ -69,6 +69,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 typedef struct mli_extent { /* the header of an extent, which lies in its first page */
     struct mli_extent *next;
     uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    uint32_t fresh;                        /* from this page on no page was ever in use */
     unsigned char taken[MLI_EXTENT_PAGES]; /* for each page: 1 if it is in use */
 } mli_extent;
 
@@ -92,29 +93,36 @@ static mli_extent *mli_extent_map(void) {
     if (before) mli_pages_unmap(p, before);
     mli_pages_unmap(p + before + MLI_EXTENT, MLI_EXTENT - before);
     e->taken[0] = 1;
-    e->used = 1;
+    e->used = e->fresh = 1;
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL if there is none. */
-static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+/* Returns a run of free pages of an extent, or NULL. *dirty is how many bytes from the start of the
+   run may not be 0: pages that were never in use are zero, and come last. */
+static void *mli_extent_alloc(mli_extent *e, uint32_t pages, size_t *dirty) {
     MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
-    uint32_t i, run = 0;
+    uint32_t i, run = 0, first;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
     if (run < pages) return NULL;
-    memset(e->taken + i - pages, 1, pages);
+    first = i - pages;
+    memset(e->taken + first, 1, pages);
     e->used += pages;
+    *dirty = e->fresh > first ? (size_t)((e->fresh < i ? e->fresh : i) - first) * MLI_PAGE : 0;
+    if (e->fresh < i) e->fresh = i;
     if (!e->huge && e->used > MLI_EXTENT_PAGES / 4) {
         e->huge = 1;
         mli_huge_pages_request(e, MLI_EXTENT);
     }
-    return (char *)e + (size_t)(i - pages) * MLI_PAGE;
+    return (char *)e + (size_t)first * MLI_PAGE;
 }
 
+/* Returns zeroed memory. The system zeroes a page when the page is first touched, so nothing here
+   touches a page that was never in use. */
 static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
     uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
     mli_extent *e;
+    size_t dirty = 0;
     void *p = NULL;
     (void)user;
     if (!mli_os_from_extent(size)) {
@@ -123,12 +131,12 @@ static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
         return p;
     }
     mli_lock_take(&mli_process.pages_lock);
-    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages);
+    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages, &dirty);
     mli_lock_drop(&mli_process.pages_lock);
-    if (p) return p;
+    if (p) return memset(p, 0, dirty);
     e = mli_extent_map();
     if (!e) return NULL;
-    p = mli_extent_alloc(e, pages);
+    p = mli_extent_alloc(e, pages, &dirty);
     mli_lock_take(&mli_process.pages_lock);
     e->next = mli_process.extents;
     mli_process.extents = e;
@@ -256,11 +264,14 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
+/* Returns 1 for the os allocator, whose memory is zeroed and aligned to pages. */
+static int mli_is_os(const memlord_allocator *allocator) {
+    return allocator->alloc == mli_os_alloc;
+}
 /* Returns the bytes that a block above 16 KiB takes besides its own. They are for its alignment,
-   and for the pointer to where it really starts. The os allocator aligns to pages, so its blocks
-   need neither. */
+   and for the pointer to where it really starts. A block of the os allocator needs neither. */
 static size_t mli_large_overhead(const memlord *lord) {
-    return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
+    return mli_is_os(&lord->memory.allocator) ? 0 : 256;
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
@@ -274,13 +285,10 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     }
     if (size > SIZE_MAX - overhead) return NULL;
     p = mli_host_alloc(lord, size + overhead);
-    if (!p) return NULL;
-    if (overhead) {
-        at = (void **)mli_align_to_grain((void **)p + 1);
-        at[-1] = p; /* for mli_own_free */
-        p = at;
-    }
-    return memset(p, 0, size);
+    if (!p || mli_is_os(&lord->memory.allocator)) return p;
+    at = (void **)mli_align_to_grain((void **)p + 1);
+    at[-1] = p; /* for mli_own_free */
+    return memset(at, 0, size);
 }
 
 /* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
@@ -347,7 +355,7 @@ MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator,
     memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
     mli_busy_end(generation);
     if (!lord) return NULL;
-    memset(lord, 0, size);
+    if (!mli_is_os(allocator)) memset(lord, 0, size);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     lord->memory.allocator = *allocator;
     lord->memory.own_bytes.v = lord->memory.ledger = size;

@@ -5,6 +5,7 @@
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/anomalies.h"
+#include "books/stacks.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/accounts.h"
@@ -607,7 +608,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     t->other_dev = MLI_DEV(e.word1);
     mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);

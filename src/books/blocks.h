@@ -14,7 +14,7 @@
 #include "books/map.h"
 #include "books/probes.h"
 #include "books/counters.h"
-#include "books/stacks.h"
+#include "books/picks.h"
 #include "books/fences.h"
 
 /* The moves and the copies from one device to another. */

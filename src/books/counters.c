@@ -395,22 +395,24 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
-    const uint64_t published = mli_u64_load(&row->published), batch = lord->counters.batch;
-    const mli_thread *t = mli_thread_first(lord);
+    const int64_t published = (int64_t)mli_u64_load(&row->published);
+    const mli_thread *t = lord->counters.batch ? mli_thread_first(lord) : NULL;
+    int64_t peak = (int64_t)mli_u64_load(&row->peak);
     int blind = 0; /* 1: a cell's high does not count, because another has published since */
-    int64_t peak;
-    mli_u64_max(&row->peak, (int64_t)published);
-    for (; batch && t; t = mli_thread_next(t)) {
+    if (published > peak) peak = published;
+    for (; t; t = mli_thread_next(t)) {
         const mli_cell *cell = mli_cell_at(t, book, number);
+        int64_t above;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        mli_u64_max(&row->peak, (int64_t)(published + mli_cell_above(row, cell)));
+        above = (int64_t)mli_cell_above(row, cell);
+        if (published + above > peak) peak = published + above;
         blind |= row->latest != cell;
     }
-    if (batch && (int64_t)sum->live > (int64_t)mli_u64_load(&row->peak)) {
+    if (lord->counters.batch && (int64_t)sum->live > peak) {
         const mli_cell_sums again = mli_cells_sum(lord, book, number);
-        if (!memcmp(cells, &again, sizeof again)) mli_u64_max(&row->peak, (int64_t)sum->live);
+        if (!memcmp(cells, &again, sizeof again)) peak = (int64_t)sum->live;
     }
-    peak = (int64_t)mli_u64_load(&row->peak);
+    mli_u64_max(&row->peak, peak);
     sum->peak = peak > 0 ? (uint64_t)peak : 0;
     if (sum->live > sum->peak) sum->live = sum->peak;
     sum->peak_error = blind ? mli_row_error(lord, book, row) : 0;
@@ -437,7 +439,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
     const mli_cell_sums sum = mli_cells_sum(lord, book, number);
     return (int64_t)(sum.in - sum.out) > 0 ? sum.in - sum.out : 0;
 }

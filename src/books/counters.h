@@ -256,7 +256,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
 /* Returns the live bytes of a row, for memlord_allocated: the sum of the levels of its cells, read
    without a lock. Returns 0 for a sum below 0, which has the free of a block by one thread, but not
    the alloc by another. */
-MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
    collection, and the bytes that its pool holds. */

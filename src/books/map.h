@@ -242,8 +242,8 @@ enum { /* mli_shard.state */
 
 /* Returns 1 if a key is a handle, and otherwise 0. */
 static MLI_HOT int mli_key_is_handle(uint64_t key) { return !(key >> MLI_HANDLE_BITS); }
-/* Returns the shard of an address. The shard of a handle is mostly another one: mli_shard_of
-   returns it. */
+/* Returns the shard of an address. A handle is mostly in another shard, which mli_shard_of
+   returns. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];

@@ -14,13 +14,13 @@
 #define MLI_STACK_ROW_HEADS 16384u /* the number of chains of rows */
 #define MLI_STACK_OWN 16           /* how many own frames an unwinder's stack may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
-typedef struct mli_stack_heads {
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* chains; 0 is an empty one */
-} mli_stack_heads;
-MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
+typedef struct mli_stack_tables {
+    mli_picks picks[MLI_PICK_PARTS];
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
+                                                                  row of a chain, or 0 */
+} mli_stack_tables;
 
 /* -- samples -- */
 
@@ -89,17 +89,17 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
-static mli_stack_heads *mli_stack_heads_of(const memlord *lord) {
-    return (mli_stack_heads *)mli_ptr_load_acquire(&lord->stacks.heads);
+static mli_stack_tables *mli_stack_tables_of(const memlord *lord) {
+    return (mli_stack_tables *)mli_ptr_load_acquire(&lord->stacks.tables);
 }
 static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
-    return &mli_stack_heads_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
+    return &mli_stack_tables_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
 }
 static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev,
                                    uint32_t site) {
     const uint32_t hash = ((node ^ site << 12) * 251 + dev) * 0x9e3779b9u;
-    return &mli_stack_heads_of(lord)->rows[hash >> 18];
+    return &mli_stack_tables_of(lord)->rows[hash >> 18];
 }
 
 /* Returns the node of a site under the node of its caller. If `site` is NULL, returns the node of a
@@ -215,11 +215,11 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of the stack that has these return addresses, the innermost first. Returns 0 if
-   there is no room for the row or for a node. */
-static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
-                                          uint32_t dev, uint32_t site) {
-    uint32_t node = 0, next;
+/* Returns the row of the stack that has these return addresses, the innermost first, below the node
+   `root`. Returns 0 if there is no room for the row or for a node. */
+static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *const *frames,
+                                          size_t depth, uint32_t dev, uint32_t site) {
+    uint32_t node = root, next;
     for (; depth--; node = next) {
         next = mli_stack_child(lord, node, frames[depth], NULL);
         if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
@@ -228,101 +228,54 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of picked blocks -- */
-
-static size_t mli_pick_home(uint64_t key, size_t cap) {
-    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
-}
-/* Returns the entry of a key in a table or, if the table does not have the key, the vacant entry
-   for it. Requires: the table has a vacant entry. */
-static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
-    size_t at = mli_pick_home(key, cap);
-    while (table[at].row && (table[at].key != key || table[at].type != type))
-        at = (at + 1) & (cap - 1);
-    return &table[at];
-}
-/* Returns the entry of a picked block. */
-static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
-                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
-}
-/* Removes an entry. Closes the gap, so that later look-ups do not end there. */
-static void mli_pick_remove(memlord *lord, mli_pick *gone) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_pick *table = lord->stacks.picks;
-    const size_t mask = lord->stacks.pick_cap - 1;
-    size_t hole = (size_t)(gone - table), at = hole;
-    for (;;) {
-        at = (at + 1) & mask;
-        if (!table[at].row) break;
-        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
-            continue;
-        table[hole] = table[at];
-        hole = at;
-    }
-    table[hole].row = 0;
-    lord->stacks.pick_count--;
+/* Returns the part of the table of picked blocks for a key. Requires: mli_stacks_ready has made the
+   table. */
+static mli_picks *mli_picks_of(memlord *lord, uint64_t key) {
+    return mli_picks_part(lord, mli_stack_tables_of(lord)->picks, key);
 }
 
-/* Puts the larger table *table in the place of the present one, unless another thread has done so.
-   *table and *cap are then the table that the caller frees. */
-static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_pick *old = lord->stacks.picks;
-    const size_t had = lord->stacks.pick_cap;
-    size_t i;
-    if (had >= *cap) return;
-    for (i = 0; i < had; i++)
-        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.picks = *table;
-    lord->stacks.pick_cap = *cap;
-    *table = old;
-    *cap = had;
-}
-/* Reserves room for one more picked block, in a table that is at most three quarters full. Returns
-   0 if there is no memory. */
-static MLI_COLD int mli_pick_reserve(memlord *lord) {
-    MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_pick *table = NULL;
-    size_t cap = 0, more;
-    int fits;
-    for (;;) {
-        mli_lock_take(&lord->stacks.lock);
-        if (table) mli_pick_swap(lord, &table, &cap);
-        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
-               lord->stacks.pick_cap * 3;
-        if (fits) lord->stacks.pick_reserved++;
-        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
-        mli_lock_drop(&lord->stacks.lock);
-        mli_own_free(lord, table, cap * sizeof *table);
-        if (fits) return 1;
-        cap = more;
-        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
-        if (!table) return 0;
-    }
-}
+/* -- the totals of a row: each is changed by one locked instruction -- */
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
-    return (uint64_t)((double)bytes * pick->scale + 0.5);
+/* Adds to the variance of a row. Of blocks that stand for themselves alone it is 0. */
+static void mli_stack_vary(mli_stack_row *row, double by) {
+    uint64_t seen = mli_u64_load(&row->variance), bits;
+    double sum;
+    if (!(by < 0) && !(by > 0)) return;
+    do {
+        memcpy(&sum, &seen, sizeof sum);
+        sum += by;
+        memcpy(&bits, &sum, sizeof bits);
+    } while (!mli_u64_cas(&row->variance, &seen, bits));
 }
-static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
-    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
-}
-
-/* Takes a block off its row. With `undo` counts as if the block had not been allocated. */
+/* Takes a block off its row. With `undo` the row counts as if the block had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
-    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
-    row->live -= weight;
-    row->variance -= mli_pick_variance(pick, bytes);
-    if (!--row->blocks || row->variance < 0) row->variance = 0;
-    if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
-    row->alloc_bytes -= weight;
-    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
+    (void)mli_u64_add(&row->live, 0 - weight);
+    (void)mli_u64_add(&row->blocks, (uint64_t)-1);
+    mli_stack_vary(row, -mli_pick_variance(pick, bytes));
+    if (!undo) return;
+    mli_u64_lower(&row->samples, 1);
+    mli_u64_lower(&row->allocs, mli_pick_units(pick));
+    mli_u64_lower(&row->picked_bytes, bytes);
+    mli_u64_lower(&row->alloc_bytes, weight);
+}
+/* Counts the block that this call opens on its row. A reader loads the samples and their bytes
+   before the estimates that include them: see mli_stack_totals_of. */
+static void mli_stack_debit(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes), had = mli_self.pick_had;
+    mli_stack_vary(row, mli_pick_variance(pick, bytes));
+    (void)mli_u64_add(&row->blocks, 1);
+    mli_u64_max(&row->peak, (int64_t)(mli_u64_add(&row->live, weight) + weight));
+    if (!mli_self.pick_again) {
+        (void)mli_u64_add(&row->allocs, mli_pick_units(pick));
+        (void)mli_u64_add(&row->samples, 1);
+    }
+    if (bytes > had) { /* like the totals, which count only the growth of a block */
+        (void)mli_u64_add(&row->alloc_bytes, mli_pick_weight(pick, bytes - had));
+        (void)mli_u64_add(&row->picked_bytes, bytes - had);
+    }
 }
 
 /* Notes a block as the last one that this thread had picked. */
@@ -339,17 +292,16 @@ static int mli_taken_is(const memlord *lord, const mli_pick *pick) {
     return mli_self.generation == lord->generation && t->taken_row == pick->row &&
            t->taken_key == pick->key && t->taken_type == pick->type;
 }
-/* Notes that a block ends. Returns 1 if it was the last one that this thread had picked. */
-static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
-    const int is = mli_taken_is(lord, pick);
-    if (is) mli_self.thread->taken_row = 0;
-    return is;
+/* Counts the end of a block that was the last one that this thread had picked. */
+static void mli_taken_end(memlord *lord, const mli_pick *pick, int undo) {
+    if (!mli_taken_is(lord, pick)) return;
+    mli_self.thread->taken_row = 0;
+    if (!undo) (void)mli_u64_add(&mli_stack_row_at(lord, pick->row)->temporaries, 1);
 }
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_picks *part = mli_self.pick_part;
     mli_pick pick;
-    mli_stack_row *row;
-    const uint64_t bytes = MLI_BYTES(e->word1);
     if (MLI_LIKELY(!mli_self.pick_row)) return 0;
     pick.key = e->key;
     pick.type = mli_type_of(lord, MLI_DEV(e->word1));
@@ -357,87 +309,63 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
     if (!mli_self.pick_kept) mli_taken_set(lord, &pick);
-    mli_lock_take(&lord->stacks.lock);
-    lord->stacks.pick_reserved--;
-    lord->stacks.pick_count++;
-    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
-    row = mli_stack_row_at(lord, pick.row);
-    row->live += mli_pick_weight(&pick, bytes);
-    if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_pick_variance(&pick, bytes);
-    row->blocks++;
-    if (!mli_self.pick_again) {
-        row->allocs += pick.scale;
-        row->samples++;
-    }
-    if (bytes > mli_self.pick_had) { /* the totals, too, count only the growth of a block */
-        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
-        row->picked_bytes += bytes - mli_self.pick_had;
-    }
-    mli_lock_drop(&lord->stacks.lock);
+    mli_pick_add(part, &pick);
+    mli_stack_debit(lord, &pick, MLI_BYTES(e->word1));
     return MLI_PICKED;
 }
 
+/* Returns the stack of a block and, if `remove` is 1, removes the block from the table. */
+static MLI_NOINLINE mli_pick mli_pick_find(memlord *lord, const mli_entry *e, int remove) {
+    if (!(e->word1 & MLI_PICKED) || !mli_stack_tables_of(lord)) return mli_pick_none;
+    return mli_pick_take(mli_picks_of(lord, e->key), mli_type_of(lord, MLI_DEV(e->word1)), e->key,
+                         remove);
+}
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
-    mli_pick pick = mli_pick_none;
-    if (!(e->word1 & MLI_PICKED)) return pick;
-    mli_lock_take(&lord->stacks.lock);
-    pick = *mli_pick_of_locked(lord, e);
-    mli_lock_drop(&lord->stacks.lock);
-    return pick;
+    return mli_pick_find(lord, e, 0);
 }
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
-    const mli_pick pick = mli_pick_of(lord, e);
-    if (!pick.row) return pick;
-    mli_lock_take(&lord->stacks.lock);
-    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
-    mli_lock_drop(&lord->stacks.lock);
-    return pick;
+    return mli_pick_find(lord, e, 1);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_pick *pick;
+    mli_pick pick;
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
-    mli_lock_take(&lord->stacks.lock);
-    pick = mli_pick_of_locked(lord, e);
-    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
-    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
-    mli_pick_remove(lord, pick);
-    mli_lock_drop(&lord->stacks.lock);
+    pick = mli_pick_find(lord, e, 1);
+    mli_taken_end(lord, &pick, undo);
+    mli_stack_credit(lord, &pick, MLI_BYTES(e->word1), undo);
 }
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
-    mli_lock_take(&lord->stacks.lock);
-    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
+    if (frees) mli_taken_end(lord, pick, 0);
     mli_stack_credit(lord, pick, bytes, 0);
-    mli_lock_drop(&lord->stacks.lock);
 }
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block that the present call opens. If `row` is 0, or the table
-   of picked blocks has no room, counts the stack as dropped. Requires: the call calls
-   mli_stack_forget before it returns. */
-static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+/* Notes the row of the stack for the block of this key, which the present call opens. If `row` is
+   0, or the table of picked blocks has no room, counts the stack as dropped. Requires: the call
+   calls mli_stack_forget before it returns. */
+static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
+                                   double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_part = row ? mli_picks_of(lord, key) : NULL;
+    mli_self.pick_row = row && mli_pick_reserve(lord, mli_self.pick_part) ? row : 0;
     mli_self.pick_scale = scale;
     mli_self.pick_again = mli_self.pick_kept = 0;
     mli_self.pick_had = 0;
     if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
+    (void)lord;
     if (MLI_LIKELY(!mli_self.pick_row)) return;
     mli_self.pick_row = 0;
-    mli_lock_take(&lord->stacks.lock);
-    lord->stacks.pick_reserved--;
-    mli_lock_drop(&lord->stacks.lock);
+    mli_pick_unreserve(mli_self.pick_part);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
-                                         uint32_t site) {
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site) {
     uint32_t row;
     if (!pick->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, pick->scale);
+    mli_stack_set(lord, row, key, dev, pick->scale);
     mli_self.pick_kept = !mli_taken_is(lord, pick);
 }
 
@@ -476,43 +404,84 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
+/* -- stacks that do not reach the root --
+   Such a stack begins with a frame that says so, so that it is no root of its own. The frame is a
+   site without an address. */
+
+enum { MLI_CUT_NOT, MLI_CUT_DEEP, MLI_CUT_LOST, MLI_CUT_UNTAKEN };
+/* Arrays, as in books/sites: a literal would stay in programs that need none. */
+static const char mli_cut_deep[] = "[cut: deeper]", mli_cut_lost[] = "[cut: no unwind table]",
+                  mli_cut_untaken[] = "[cut: not unwound]", mli_cut_file[] = "";
+static const memlord_site mli_cut_sites[] = {
+    {mli_cut_file, mli_cut_deep, 0}, {mli_cut_file, mli_cut_lost, 0},
+    {mli_cut_file, mli_cut_untaken, 0}};
+
+static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *why) {
+    const mli_site_origin from = {why, NULL};
+    mli_site_record *site;
+    uint32_t n = 0;
+    memlord_result r;
+    do {
+        mli_cold_enter();
+        r = mli_site_find_locked(lord, &from, &site);
+        if (r == MEMLORD_OK) r = mli_stack_child_find_locked(lord, 0, site, 0, &n);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? n : 0;
+}
+/* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
+   which is made on first use. Returns 0, too, if there is no room for that frame. */
+static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
+    const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
+    const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
+    const uint32_t n = site ? mli_stack_child(lord, 0, site->address, site) : 0;
+    return n || !why ? n : mli_stack_cut_make(lord, why);
+}
+
 /* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our
-   own ones. Sets *from to its first frame, and returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or is empty. */
+   own ones. Sets *from to its first frame, and *cut to MLI_CUT_... Returns its depth. If nothing
+   may be unwound, or nothing was, the stack is the one return address that is known, or is
+   empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
-                                        const memlord_site *site, size_t *from) {
+                                        const memlord_site *site, size_t *from, int *cut) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
+    *cut = MLI_CUT_NOT;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
         MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
+        if (n == cap) *cut = MLI_CUT_DEEP;
+        if (n && frames[n - 1] == MEMLORD_FRAME_LOST) n--, *cut = MLI_CUT_LOST;
         *from = mli_stack_own(frames, n, known, caller);
     }
+    if (n > *from + most) *cut = MLI_CUT_DEEP;
     if (n > *from) return n - *from < most ? n - *from : most;
+    *cut = MLI_CUT_UNTAKEN;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows before the first stack is taken. A short process may need no
-   chains, and clearing them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
+   are not made earlier, because a short process may need none of them, and clearing them takes a
+   while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_stack_heads *fresh;
-    if (mli_stack_heads_of(lord)) return 1;
-    fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
+    mli_stack_tables *fresh;
+    if (mli_stack_tables_of(lord)) return 1;
+    fresh = (mli_stack_tables *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
+    mli_picks_init(fresh->picks);
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
-        mli_ptr_store_release(&lord->stacks.heads, fresh);
+    if (!mli_stack_tables_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
+        mli_ptr_store_release(&lord->stacks.tables, fresh);
         fresh = NULL;
     }
     mli_lock_drop(&lord->stacks.lock);
@@ -521,23 +490,26 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t bytes, const memlord_site *site) {
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     size_t depth, from;
     uint32_t most, row = 0, at = 0;
     double mean;
-    int may;
+    int may, cut;
     if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
     most = mli_stacks_depth(lord); /* a change after this load sets the bit again */
     mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
     if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from, &cut);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
-    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
-    mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+    if (mli_stacks_ready(lord))
+        row = mli_stack_row_of(lord, depth ? mli_stack_root(lord, cut) : 0, frames + from, depth,
+                               dev, at);
+    mli_stack_set(lord, row, key, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 
 /* -- reading -- */
@@ -568,46 +540,54 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
     mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
+    mli_stack_totals sum;
+    uint64_t bits;
+    double variance;
+    sum.samples = mli_u64_load_acquire(&row->samples); /* pairs with the adds of mli_stack_debit */
+    sum.picked_bytes = mli_u64_load_acquire(&row->picked_bytes);
+    sum.allocs = (double)mli_u64_load(&row->allocs) / MLI_STACK_UNITS;
+    sum.alloc_bytes = mli_u64_load(&row->alloc_bytes);
+    sum.temporaries = mli_u64_load(&row->temporaries);
+    sum.live = mli_u64_load(&row->live);
+    sum.peak = mli_u64_load(&row->peak);
+    if (sum.peak < sum.live) sum.peak = sum.live;
+    sum.held = mli_u64_load(&row->held);
+    bits = mli_u64_load(&row->blocks) ? mli_u64_load(&row->variance) : 0;
+    memcpy(&variance, &bits, sizeof variance); /* rounded: it may be a little below 0 */
+    sum.error = mli_square_root(variance);
+    return sum;
+}
 MLI_PRIVATE MLI_COLD uint64_t mli_stack_stat_fill(memlord *lord, uint32_t number,
                                                   memlord_stack_stat *out) {
-    const mli_stack_row *row = mli_stack_row_at(lord, number);
-    uint64_t held;
-    double variance;
+    const mli_stack_totals sum = mli_stack_totals_of(lord, number);
     memset(out, 0, sizeof *out);
-    out->device = mli_device_record_at(lord, row->dev)->device;
-    mli_lock_take(&lord->stacks.lock);
-    out->alloc_bytes = row->alloc_bytes;
-    out->allocs = (uint64_t)(row->allocs + 0.5);
-    out->live_bytes = row->live;
-    out->peak_bytes = row->peak;
-    out->samples = row->samples;
-    out->temporaries = row->temporaries;
-    held = row->held;
-    variance = row->variance;
-    mli_lock_drop(&lord->stacks.lock);
-    out->error_bytes = mli_square_root(variance);
-    return held;
+    out->device = mli_device_record_at(lord, mli_stack_row_at(lord, number)->dev)->device;
+    out->alloc_bytes = sum.alloc_bytes;
+    out->allocs = (uint64_t)(sum.allocs + 0.5);
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+    out->samples = sum.samples;
+    out->temporaries = sum.temporaries;
+    out->error_bytes = sum.error;
+    return sum.held;
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_hold(memlord *lord, uint32_t dev) {
     const uint32_t rows = mli_stack_rows(lord);
     uint32_t i;
-    mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        if (row->dev == dev) row->held = row->live;
+        if (row->dev == dev) mli_u64_store(&row->held, mli_u64_load(&row->live));
     }
-    mli_lock_drop(&lord->stacks.lock);
 }
-
-#if !defined(MEMLORD_NO_PROFILES)
-MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
-    mli_stack_row copy;
-    mli_lock_take(&lord->stacks.lock);
-    copy = *mli_stack_row_at(lord, number);
-    mli_lock_drop(&lord->stacks.lock);
-    return copy;
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord) {
+    const mli_stack_tables *tables = mli_stack_tables_of(lord);
+    return tables ? mli_picks_sum(tables->picks) : 0;
 }
 #endif
+
 MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with the store in mli_stacks_begin */
 }
@@ -677,7 +657,11 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
-    mli_lock_set(&lord->stacks.lock, take);
+    mli_stack_tables *tables;
+    if (take) mli_lock_take(&lord->stacks.lock); /* the tables stay as they are */
+    tables = mli_stack_tables_of(lord);
+    if (tables) mli_picks_lock(tables->picks, take);
+    if (!take) mli_lock_drop(&lord->stacks.lock);
 }
 /* Makes every thread of a forked child draw again at its next alloc. Otherwise it would draw what
    its parent draws. */
@@ -691,6 +675,7 @@ static MLI_COLD void mli_stacks_forked(memlord *lord) {
     }
 }
 static MLI_COLD void mli_stacks_free(memlord *lord) {
+    mli_stack_tables *tables = mli_stack_tables_of(lord);
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -700,22 +685,23 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
-    mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
+    if (tables) mli_picks_free(lord, tables->picks);
+    mli_own_free(lord, tables, sizeof *tables);
 }
 /* Sets the totals of all stacks to 0, and their peaks to their live bytes. */
 static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
     (void)t;
-    mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
-        row->allocs = 0;
+        mli_u64_store(&row->peak, mli_u64_load(&row->live));
+        mli_u64_store(&row->samples, 0);
+        mli_u64_store(&row->picked_bytes, 0);
+        mli_u64_store(&row->allocs, 0);
+        mli_u64_store(&row->alloc_bytes, 0);
+        mli_u64_store(&row->temporaries, 0);
     }
     mli_u64_store(&lord->stacks.cut, 0);
-    mli_lock_drop(&lord->stacks.lock);
 }
 MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->check = mli_stacks_check;

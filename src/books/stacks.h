@@ -1,8 +1,8 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of picked blocks. A block is picked if its alloc was sampled.
    May use books/. Invariant: a block in the map has MLI_PICKED exactly if the table has its key.
-   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for the table and the totals. No
-   lock is held while an unwinder runs. */
+   Locks: the cold lock, to add nodes and rows; MLI_RANK_STACKS, for a part of the table. No lock is
+   held while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -13,13 +13,16 @@
 #include "base/text.h"
 #include "books/threads.h"
 #include "books/map.h"
+#include "books/picks.h"
 #include "books/sites.h"
 
 /* A stack is the path from a node to the root, node 0. A row has the totals of one stack, with one
    site, on one device. Nodes and rows are never removed, and are found without a lock. The live
    bytes of a row are the sum over its live blocks, so they end at 0. The table and MLI_PICKED
    change while the caller is inside the shard and no other thread can reach the entry. A caller
-   reserves room in the table before it enters the shard. */
+   reserves room in the table before it enters the shard. The table has parts, as the map has
+   shards, and all keys of one shard are in one part. So threads that use different shards seldom
+   wait for each other. */
 
 /* A return address in a stack. Its site is looked up when the node is added, so the site stays
    right when the module is unloaded later. */
@@ -35,28 +38,25 @@ typedef struct mli_stack_row {
     uint32_t next;        /* the next row in the same hash chain */
     uint32_t site;        /* the row of the site; 0 means no site */
     mli_ptr frames;       /* void **: the frames as the host gets them; NULL until they are made */
-    uint64_t alloc_bytes; /* since the last reset: an estimate of the bytes of all allocs */
-    double allocs;        /* since the last reset: an estimate of the number of all allocs */
-    uint64_t samples;     /* since the last reset: how many allocs were picked */
-    uint64_t picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
-    uint64_t temporaries; /* since the last reset: picked allocs that their thread freed before it
+    mli_u64 live, peak;   /* estimates of the live bytes: now, and the most since the last reset */
+    mli_u64 blocks;       /* how many picked blocks are live */
+    mli_u64 variance;     /* the bits of a double, the variance of `live`, if `blocks` is not 0 */
+    mli_u64 alloc_bytes;  /* since the last reset: an estimate of the bytes of all allocs */
+    mli_u64 picked_bytes; /* since the last reset: the bytes of the allocs that were picked */
+    mli_u64 allocs;       /* since the last reset: an estimate of the number of all allocs, times
+                             MLI_STACK_UNITS */
+    mli_u64 samples;      /* since the last reset: how many allocs were picked */
+    mli_u64 temporaries;  /* since the last reset: picked allocs that their thread freed before it
                              had another alloc picked */
-    uint64_t live, peak;  /* estimates of the live bytes: now, and the most since the last reset */
-    uint64_t held;        /* an estimate of the bytes that were live at the peak of the device: the
+    mli_u64 held;         /* an estimate of the bytes that were live at the peak of the device: the
                              value of `live` at the last mli_stacks_hold */
-    uint64_t blocks;      /* how many picked blocks are live */
-    double variance;      /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block. It stands for `scale` allocs of its size: `scale` is 1 divided by the probability
-   that such an alloc is picked. The weight of the block is its bytes times `scale`. */
-typedef struct mli_pick {
-    uint64_t key;
-    double scale;
-    uint32_t row;  /* the row of the stack; 0 if the entry is vacant or the block was not picked */
-    uint32_t type; /* the device type of the key */
-} mli_pick;
-MLI_TABLE(const mli_pick mli_pick_none)
+/* The totals of a row at one moment. `error` is the square root of the variance. */
+typedef struct mli_stack_totals {
+    uint64_t alloc_bytes, picked_bytes, samples, temporaries, live, peak, held, error;
+    double allocs;
+} mli_stack_totals;
 
 /* Counts the bytes of an alloc of calls/fast, and returns 1. If the alloc is picked, returns 0; the
    general path then counts the bytes. */
@@ -69,9 +69,11 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-/* Copies a row with its totals. */
-#if !defined(MEMLORD_NO_PROFILES)
-MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+/* Returns the totals of a row. Of an alloc in progress they may have a part. */
+MLI_PRIVATE MLI_COLD mli_stack_totals mli_stack_totals_of(const memlord *lord, uint32_t number);
+/* Returns how many blocks the table has. */
+#if !defined(MEMLORD_NO_VERIFY)
+MLI_PRIVATE MLI_COLD uint64_t mli_picks_count(const memlord *lord);
 #endif
 /* Returns 1 if the ledger takes stacks, or has taken some. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
@@ -96,12 +98,10 @@ MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t nu
 /* Returns how many frames there are. A frame is a site that some stack has. */
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-/* Returns the weight of a picked block of `bytes`. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
-
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
-   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the caller is inside the
-   shard, or no other thread can reach the entry. */
+   returns MLI_PICKED for the block's word1. Else returns 0. Requires: the block has the key for
+   which the call has reserved room. The caller is inside the shard, or no other thread can reach
+   the entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block, with row 0 if the block was not picked. Requires, as the next two
@@ -116,23 +116,25 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block that this call opens have the stack `pick`, on a device and a row of the sites.
-   That is the stack of a block that moves, or that comes back to its old place. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
-                                         uint32_t site);
+/* Gives the block of this key, which this call opens, the stack `pick` on a device and a row of the
+   sites. That is the stack of a block that moves, or that comes back to its old place. */
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
+                                         uint32_t dev, uint32_t site);
 
 /* Notes that the block that this call resizes is no new alloc, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
-   stack's row in mli_self for mli_pick_put. Requires: the caller is not inside a shard. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, reserves room
+   for its key, and notes the stack's row in mli_self for mli_pick_put. Requires: the caller is not
+   inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t bytes, const memlord_site *site);
+                                              uint64_t key, uint64_t bytes,
+                                              const memlord_site *site);
 /* Calls mli_stack_pick_slow, if the thread's allocs may be picked. */
-static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
-                                   const memlord_site *site) {
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
+                                   uint64_t bytes, const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_pick_slow(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, key, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */

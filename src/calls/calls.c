@@ -11,6 +11,7 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 #include "books/tags.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/fences.h"
@@ -91,9 +92,10 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
     const uint64_t had = MLI_BYTES(old->word1);
     mli_pick_off(lord, pick, had, 0);
     if (storage)
-        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+        mli_stack_pick(lord, call->t, call->dev, block->storage, block->bytes, site);
     else
-        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+        mli_stack_keep(lord, pick, block->storage, call->dev,
+                       MLI_SITE_ROW(mli_word2_rows(old->word2)));
     mli_stack_again(had);
     return mli_self.pick_row;
 }
@@ -267,7 +269,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    mli_stack_pick(lord, t, call.dev, b->storage, b->bytes, site);
     stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)

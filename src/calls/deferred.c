@@ -5,6 +5,7 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/anomalies.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/accounts.h"
@@ -304,7 +305,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    mli_stack_keep(lord, &pick, key, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);

@@ -10,6 +10,7 @@
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/events.h"
+#include "books/stacks.h"
 #include "books/blocks.h"
 #include "calls/deferred.h"
 #include "calls/record.h"

@@ -54,7 +54,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    mli_stack_pick(lord, call.t, call.dev, storage, bytes, site);
     stack = mli_self.pick_row;
     call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);

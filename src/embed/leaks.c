@@ -32,23 +32,23 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
 }
 /* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
    the ledger has neither sites nor tags. (Both row counts start at 1.) */
-static MLI_COLD void mli_log_leaks_by(memlord *lord) {
+static MLI_COLD void mli_log_leaks_by(memlord *lord, uint64_t blocks) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    mli_leak_table *leaks;
+    mli_leak_table leaks;
     size_t i;
     if (mli_row_count(lord, MLI_BOOK_SITE) + mli_row_count(lord, MLI_BOOK_TAG) == 2) return;
-    leaks = (mli_leak_table *)mli_own_alloc(lord, sizeof *leaks);
-    if (!leaks) return;
-    mli_map_visit(lord, &all, mli_visit_leak, leaks);
-    mli_leaks_sort(leaks, 10);
-    for (i = 0; i < leaks->count; i++) {
-        const mli_leak_group *leak = &leaks->at[i];
-        leaks->bytes -= leak->bytes;
-        leaks->blocks -= leak->blocks;
+    memset(&leaks, 0, sizeof leaks);
+    if (!mli_leaks_begin(lord, &leaks, blocks)) return;
+    mli_map_visit(lord, &all, mli_visit_leak, &leaks);
+    mli_leaks_sort(&leaks, 10);
+    for (i = 0; i < leaks.count; i++) {
+        const mli_leak_group *leak = &leaks.at[i];
+        leaks.bytes -= leak->bytes;
+        leaks.blocks -= leak->blocks;
         mli_log_leak(lord, leak->bytes, leak->blocks, leak);
     }
-    if (leaks->blocks) mli_log_leak(lord, leaks->bytes, leaks->blocks, NULL);
-    mli_own_free(lord, leaks, sizeof *leaks);
+    if (leaks.blocks) mli_log_leak(lord, leaks.bytes, leaks.blocks, NULL);
+    mli_leaks_free(lord, &leaks);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
@@ -70,5 +70,5 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
         (void)mli_out_end(&o, sizeof line);
         mli_log(lord, MEMLORD_LOG_WARNING, line);
     }
-    if (blocks) mli_log_leaks_by(lord);
+    if (blocks) mli_log_leaks_by(lord, blocks);
 }

@@ -62,11 +62,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshot_list_free(lord, r->present);
     mli_callers_end(r);
-    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
-    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_leak_sites_free(&r->leak_sites);
-    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
-    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_report_free(r);
     mli_own_free(lord, r, sizeof *r);
     return result;
 }

@@ -5,6 +5,7 @@
 #include "books/names.h"
 #include "books/sites.h"
 #include "books/tags.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/accounts.h"
 #include "books/parts.h"
@@ -253,13 +254,13 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
    unknown capacity come last. */
 static void mli_report_phys_all(mli_report *r) {
     uint32_t i;
-    for (i = 0; i <= r->devices; i++) {
+    for (i = 0; i <= r->devices && r->phys; i++) {
         mli_phys *phys = mli_phys_in_use(r->lord, i);
         mli_phys_line line;
         if (!phys) continue;
         mli_phys_line_fill(r, phys, &line);
         if (line.total != UINT64_MAX || line.limit != UINT64_MAX)
-            r->phys_count = mli_top_insert(r->phys, r->phys_count, MEMLORD_MAX_DEVICES + 1, &line,
+            r->phys_count = mli_top_insert(r->phys, r->phys_count, r->devices + 1, &line,
                                            sizeof line, offsetof(mli_phys_line, fullness));
     }
 }
@@ -379,7 +380,8 @@ static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
     if (!mli_stacks_on(r->lord)) return;
-    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
+    r->stack_room = rows < MLI_TOP_STACKS ? rows : MLI_TOP_STACKS;
+    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, r->stack_room * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
     if (!r->stack || !r->stack_leak) {
@@ -400,7 +402,7 @@ static void mli_report_stacks(mli_report *r) {
         rest->alloc_bytes += line.stat.alloc_bytes;
         rest->allocs += line.stat.allocs;
         r->stack_rows++;
-        r->stacks = mli_top_insert(r->stack, r->stacks, MLI_TOP_STACKS, &line, sizeof line,
+        r->stacks = mli_top_insert(r->stack, r->stacks, r->stack_room, &line, sizeof line,
                                    offsetof(mli_stack_line, key));
     }
     for (i = 0; i < r->stacks; i++) {
@@ -447,6 +449,24 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Allocates the lists that have a line for each device. Without memory the report has no
+   devices. */
+static MLI_COLD void mli_report_devices(mli_report *r) {
+    const size_t n = mli_row_count(r->lord, MLI_BOOK_DEVICE) - 1;
+    r->device_size = n * (sizeof *r->stat + sizeof *r->sizes + sizeof *r->lifetime +
+                          sizeof *r->top_device) + (n + 1) * sizeof *r->phys;
+    r->stat = (memlord_stats *)mli_own_alloc(r->lord, r->device_size);
+    if (!r->stat) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    r->phys = (mli_phys_line *)(void *)(r->stat + n);
+    r->sizes = (uint64_t (*)[MLI_SIZES])(void *)(r->phys + n + 1);
+    r->lifetime = (uint64_t (*)[4])(void *)(r->sizes + n);
+    r->top_device = (uint64_t (*)[2])(void *)(r->lifetime + n);
+    r->devices = (uint32_t)n;
+}
+
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -460,7 +480,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
-    r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    mli_report_devices(r);
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
     if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
     if (!r->tag) r->tags = 0;
@@ -472,7 +492,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;
         line[1] = i + 1;
-        (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
+        (void)mli_top_insert(r->top_device, i, r->devices, line, sizeof line, 0);
     }
     mli_stats_sum_phys(lord, all.sel, &r->total);
     r->by_peak = r->total.allocated < r->total.peak / 4;
@@ -488,6 +508,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_lifetimes(r);
     if (!mli_leak_sites_begin(&r->leak_sites, lord, r->devices, (uint32_t)r->tags, r->scopes))
         r->result = MEMLORD_E_NOMEM;
+    if (r->total.live_blocks && !mli_leaks_begin(lord, &r->leaks, r->total.live_blocks))
+        r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
@@ -496,4 +518,14 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_streams_sort(r);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
+}
+MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r) {
+    memlord *lord = r->lord;
+    mli_own_free(lord, r->stack, r->stack_room * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_leaks_free(lord, &r->leaks);
+    mli_leak_sites_free(&r->leak_sites);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_own_free(lord, r->stat, r->device_size);
 }

@@ -113,19 +113,21 @@ typedef struct mli_report {
     int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: the capture has the lists of blocks, sites, leaks and lifetimes */
     uint64_t uptime;       /* ns since the ledger was made */
-    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    size_t device_size;    /* the bytes of the allocation at `stat`, which also has `phys`, `sizes`,
+                              `lifetime` and `top_device` */
+    uint64_t (*top_device)[2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, the bytes without a tag */
     mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines */
-    memlord_stats total, stat[MEMLORD_MAX_DEVICES]; /* the sums over all devices; those of each
-                                                       device, by dev - 1 */
-    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
+    memlord_stats total, *stat; /* the sums over all devices; those of each device, by dev - 1 */
+    mli_phys_line *phys;        /* one line more than there are devices */
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block` while the walk over all blocks fills it */
-    mli_stack_line *stack; /* the MLI_TOP_STACKS largest stacks; NULL if the ledger takes no stacks,
-                              or if there was no memory */
+    mli_stack_line *stack; /* the largest stacks, at most MLI_TOP_STACKS; NULL if the ledger takes
+                              no stacks, or if there was no memory */
     size_t stacks, stack_rows;     /* the number of stacks in the list; the number of all stacks */
+    size_t stack_room;             /* the number of stacks that the list has room for */
     memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint64_t stack_rest_held;      /* the bytes that these stacks held at the peaks of devices */
     uint32_t row_count;            /* the number of rows of stacks, and of `stack_leak` */
@@ -155,8 +157,8 @@ typedef struct mli_report {
     uint64_t mark; /* the number of the last mark; 0 if none was set */
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is filled in */
-    uint64_t lifetime[MEMLORD_MAX_DEVICES][4]; /* how many freed blocks lived less than 0.1 s, less
-                                                  than 1 s, less than 10 s, and longer */
+    uint64_t (*lifetime)[4]; /* by dev - 1: how many freed blocks lived less than 0.1 s, less than
+                                1 s, less than 10 s, and longer */
     uint64_t top_scope[MLI_TOP_SITES][2]; /* the live bytes and the id of scopes, the most bytes
                                              first */
     uint32_t scope_lines;                 /* the length of `top_scope` */
@@ -166,8 +168,7 @@ typedef struct mli_report {
     mli_scope_run run[MLI_RUNS_KEPT]; /* scratch: the invocations of a scope */
     memlord_part_info part[16];       /* scratch: some parts of a block */
     char part_text[2048];             /* scratch: the text of a part of a verdict */
-    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* the number of live blocks, by device and size
-                                                       class */
+    uint64_t (*sizes)[MLI_SIZES]; /* the number of live blocks, by dev - 1 and size class */
 } mli_report;
 
 /* Returns the code of a device, as mli_device_code does. */
@@ -203,5 +204,7 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
    report. Requires: r is zeroed except for `whole`, `exports`, the output and the pinned
    snapshots. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
+/* Frees the lists of a captured report. */
+MLI_PRIVATE MLI_COLD void mli_report_free(mli_report *r);
 
 #endif

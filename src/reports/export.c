@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "books/map.h"
 #include "books/tags.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/parts.h"
 #include "books/listing.h"

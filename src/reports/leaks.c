@@ -11,6 +11,15 @@
 typedef char mli_check_leaks_shown[MLI_LEAKS_SHOWN <= 255 ? 1 : -1];
 #define MLI_LEAKS_TRIED 32 /* how many groups one insert probes: see mli_leak_add */
 
+MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks) {
+    for (leaks->room = 64; leaks->room < MLI_LEAKS && leaks->room / 2 < blocks;) leaks->room *= 2;
+    leaks->at = (mli_leak_group *)mli_own_alloc(lord, leaks->room * sizeof *leaks->at);
+    if (!leaks->at) leaks->room = 0;
+    return leaks->at != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks) {
+    mli_own_free(lord, leaks->at, leaks->room * sizeof *leaks->at);
+}
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
@@ -20,9 +29,13 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     size_t i;
     leaks->bytes += bytes;
     leaks->blocks++;
+    if (!leaks->at) {
+        leaks->lost = 1;
+        return;
+    }
     for (i = 0; i < MLI_LEAKS_TRIED; i++) {
         int mine;
-        tried = &leaks->at[(at + i) % MLI_LEAKS];
+        tried = &leaks->at[(at * leaks->room / MLI_LEAKS + i) % leaks->room];
         mine = !tried->blocks || tried->key == key;
         if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
         if (mine) break;
@@ -41,7 +54,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
     leaks->groups = leaks->count = 0;
-    for (i = 0; i < MLI_LEAKS; i++) {
+    for (i = 0; i < leaks->room; i++) {
         mli_leak_group leak = leaks->at[i];
         if (!leak.blocks) continue;
         leaks->groups++;
@@ -152,7 +165,7 @@ static MLI_COLD void mli_leak_groups_number(mli_leak_sites *s, const mli_leak_ta
         s->of[i] = (unsigned char)s->sum[site ? row : s->rows + 1 + row].number;
     }
 }
-/* Returns 1 the first time that a site (`number`) comes here with a place in `seen`. */
+/* Writes the number of a site to a place in `seen`. Returns 1 if the place had another number. */
 static int mli_leak_first_seen(unsigned char *seen, uint32_t number) {
     const int first = *seen != number;
     *seen = (unsigned char)number;
@@ -184,7 +197,7 @@ static MLI_COLD void mli_leak_site_fill(mli_leak_sites *s, uint32_t number,
     mli_leak_site *line = &s->line[number - 1];
     uint64_t noted = 0;
     size_t i;
-    for (i = 0; i < MLI_LEAKS; i++) {
+    for (i = 0; i < groups->room; i++) {
         if (s->of[i] != number) continue;
         mli_leak_site_note(s, number, &groups->at[i]);
         noted += groups->at[i].blocks;
@@ -202,7 +215,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_sites_list(mli_leak_sites *s, mli_leak_table 
         mli_leak_lines_add(s, MLI_BOOK_TAG);
         for (number = 1; number <= s->lines; number++)
             s->sum[s->line[number - 1].sum].number = number;
-        mli_leak_groups_number(s, groups, MLI_LEAKS);
+        mli_leak_groups_number(s, groups, groups->room);
         for (number = 1; number <= s->lines; number++) mli_leak_site_fill(s, number, groups);
     }
     mli_leaks_sort(groups, MLI_LEAKS_SHOWN);

@@ -11,7 +11,7 @@
 #include "books/map.h"
 #include "books/blocks.h"
 
-#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for */
+#define MLI_LEAKS 4096      /* how many groups of leaked blocks a table has room for, at most */
 #define MLI_LEAKS_SHOWN 100 /* how many sites, groups and stacks of leaks a report lists */
 
 /* The leaked blocks of one site, tag, scope and device. */
@@ -25,8 +25,15 @@ typedef struct mli_leak_table {
     int lost;               /* 1: some blocks are in no group */
     size_t groups, count;   /* set by mli_leaks_sort; `count` is how many groups at the start of
                                `at` are shown */
-    mli_leak_group at[MLI_LEAKS];
+    size_t room;            /* the number of groups that `at` has room for, a power of 2 */
+    mli_leak_group *at;     /* NULL if no block is in a group */
 } mli_leak_table;
+
+/* Allocates the groups of a table: twice as many as there are blocks, at most MLI_LEAKS. Returns 0
+   if there is no memory. Requires: the table is zeroed. */
+MLI_PRIVATE MLI_COLD int mli_leaks_begin(memlord *lord, mli_leak_table *leaks, uint64_t blocks);
+/* Frees the groups of a table. */
+MLI_PRIVATE MLI_COLD void mli_leaks_free(memlord *lord, mli_leak_table *leaks);
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups.
    If all have other keys, evicts the smallest, but only if that has fewer bytes than this block.

@@ -1,4 +1,5 @@
 #include "reports/peaks.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/counters.h"
 #include "books/sites.h"
@@ -59,7 +60,7 @@ static MLI_COLD void mli_peak_put(const mli_peak *p, mli_live_block b, uint64_t 
 }
 /* Adds what a stack held to its part. */
 static void mli_peak_count(mli_peak *p, const mli_stack_row *row) {
-    mli_peak_part_of(p, row->site)->stacks += (double)row->held;
+    mli_peak_part_of(p, row->site)->stacks += (double)mli_u64_load(&row->held);
 }
 /* Gives a stack its bytes of the part. Rounds the sum of all stacks so far, and not each number, so
    that rounding leaves no bytes over. */
@@ -67,7 +68,7 @@ static void mli_peak_give(mli_peak *p, const mli_stack_row *row) {
     mli_peak_part *part = mli_peak_part_of(p, row->site);
     mli_live_block b = mli_live_block_make(p->x, p->dev, 0, 0, row->site);
     uint64_t upto;
-    part->upto += (double)row->held;
+    part->upto += (double)mli_u64_load(&row->held);
     upto = (uint64_t)(part->upto * part->scale + 0.5);
     if (upto > part->bytes) upto = part->bytes; /* which happens if a new peak came meanwhile */
     b.node = row->node;
@@ -78,8 +79,8 @@ static MLI_COLD void mli_peak_stacks(mli_peak *p,
                                      void (*fn)(mli_peak *p, const mli_stack_row *row)) {
     uint32_t i;
     for (i = 1; i <= p->x->stacks && !p->x->o->failed; i++) {
-        const mli_stack_row row = mli_stack_row_copy(p->x->lord, i);
-        if (row.dev == p->dev && row.held) fn(p, &row);
+        const mli_stack_row *row = mli_stack_row_at(p->x->lord, i);
+        if (row->dev == p->dev) fn(p, row);
     }
 }
 /* Decides how much the stacks of each part get. */

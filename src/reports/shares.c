@@ -78,16 +78,17 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
 static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     uint32_t i;
     for (i = 1; i <= t->x->stacks; i++) {
-        const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
+        const mli_stack_row *row = mli_stack_row_at(t->x->lord, i);
+        const mli_stack_totals sum = mli_stack_totals_of(t->x->lord, i);
         mli_live_block of;
         mli_portion *s;
         if (row->dev > t->x->devices) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
-        s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->picked_bytes;
-        s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
+        s->value[0] += (int64_t)sum.samples;
+        s->value[1] += (int64_t)sum.picked_bytes;
+        s->rest[0] += sum.allocs - (double)sum.samples;
+        s->rest[1] += (double)sum.alloc_bytes - (double)sum.picked_bytes;
     }
 }
 /* Adds the wholes of allocs: one for each site, one for each device, and one for the allocs of each

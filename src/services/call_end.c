@@ -58,11 +58,6 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Returns 1 if a band check of a device is requested. */
-static int mli_check_requested(memlord *lord, uint32_t dev) {
-    return mli_u32_load(&mli_device_record_at(lord, dev)->watch.check_requested) != 0;
-}
-
 /* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
    has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is cleared
    before it runs, so that a later call serves a request that comes meanwhile. With `asks` the call
@@ -79,13 +74,23 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_check_requested(lord, dev) && mli_u32_exchange(&w->check_requested, 0);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
+
+/* Handles the alerts of the devices that mli_thread.other_dev names, but not those of `dev`. */
+static MLI_COLD void mli_others_handle(memlord *lord, mli_thread *t, uint32_t dev,
+                                       uint32_t other) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    t->other_dev = 0;
+    for (i = 1; i < n; i++)
+        if (i != dev && (i == other || other == MLI_DEV_ALL)) mli_alerts_handle(lord, t, i, 0);
 }
 
 /* Ends a call that found an alert. It serves the device of the call and those in t->other_dev. A
@@ -95,21 +100,14 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
    with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     const uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    const uint32_t first = other == MLI_DEV_ALL ? 1 : other;
-    const uint32_t end = other == MLI_DEV_ALL ? mli_row_count(lord, MLI_BOOK_DEVICE) : other + 1;
-    uint32_t i;
     mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
-        for (i = first; other && i < end; i++) mli_marks_again(lord, t, i);
+        if (other && other != MLI_DEV_ALL) mli_marks_again(lord, t, other);
     }
     if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    for (i = first; i < end; i++)
-        if (i != dev && (i == other || mli_check_requested(lord, i)))
-            mli_alerts_handle(lord, t, i, 0);
+    if (other) mli_others_handle(lord, t, dev, other);
 }
 
 /* -- safe points -- */

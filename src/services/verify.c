@@ -13,6 +13,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/picks.h"
 #include "books/stacks.h"
 #include "books/fences.h"
 #include "books/accounts.h"
@@ -201,7 +202,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
-    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    pick = mli_pick_of(v->lord, e);
     if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
         mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
@@ -277,11 +278,10 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
-        const mli_stack_row *row = mli_stack_row_at(v->lord, i);
-        bytes += row->live;
-        blocks += row->blocks;
+        bytes += mli_stack_totals_of(v->lord, i).live;
+        blocks += mli_u64_load(&mli_stack_row_at(v->lord, i)->blocks);
     }
-    picks = v->lord->stacks.pick_count;
+    picks = mli_picks_count(v->lord);
     if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
                                v->picked.blocks, picks);

@@ -35,7 +35,7 @@
         MEMLORD_STACK_BYTES=n  take the stack of one allocation in every n bytes in the mean,
                                524288 if not set; 1 takes the stack of every allocation. Each run
                                takes another sample
-        MEMLORD_STACK_DEPTH=n  take at most n frames of each stack, 32 if not set; 0 takes no
+        MEMLORD_STACK_DEPTH=n  take at most n frames of each stack, 64 if not set; 0 takes no
                                stacks
         MEMLORD_SKIP=a,b       leave out the functions a and b, which only wrap malloc. The site
                                is then the place that called them, and stacks begin there. The
@@ -71,7 +71,8 @@
     operator new it is the place that called the operator. Sites are exact, and stacks are samples
     unless MEMLORD_STACK_BYTES is 1. If MEMLORD_STACK_BYTES is below 65536, or MEMLORD_SKIP is set,
     stacks are taken by libunwind.so.8 where it is installed. It is 20 times as fast, and takes
-    0.4 ms to start. Stacks and skipped functions never change the totals.
+    0.4 ms to start. A stack that does not reach its root begins with a frame that says why, such as
+    "[cut: no unwind table]". Stacks and skipped functions never change the totals.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
     the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
@@ -121,18 +122,21 @@
 #include <link.h>      /* dl_iterate_phdr: the modules */
 #include <poll.h>      /* waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
+#include <setjmp.h>    /* the way out of an unwinder */
 #include <signal.h>    /* SIGPIPE and others, while reporting */
 #include <spawn.h>     /* posix_spawn: symbolize */
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* what is interposed, getenv, strtol */
 #include <sys/auxv.h>   /* AT_SECURE */
 #include <sys/mman.h>   /* mmap, mprotect */
+#include <sys/resource.h> /* setpriority */
 #include <sys/socket.h> /* socketpair: to and from symbolize */
 #include <sys/stat.h>  /* fstat: whose descriptor it is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
 #include <unistd.h>    /* write, close */
+#include <ucontext.h> /* the registers from which libunwind walks */
 #include <unwind.h>    /* _Unwind_Backtrace, of libgcc */
 
 #define EXPORT __attribute__((visibility("default")))
@@ -218,27 +222,30 @@ static inline void leave(void) {
 
 /* -- stacks -- */
 
-#define STACK_DEPTH 32
+#define STACK_DEPTH 64
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, which remembers the layout of frames, or NULL if it is not used. The
-   unwinder of libgcc is part of this library. It needs no start, no lock of its own and no
-   descriptor, but takes 20 times as long. */
-static int (*fast_unwind)(void **frames, int cap);
+/* The unwinder of libunwind, or NULL if it is not used. It remembers the layout of frames, and gets
+   through code without unwind tables if that code has frame pointers. The unwinder of libgcc is
+   part of this library. It needs no start, no lock of its own and no descriptor, but takes 20 times
+   as long. */
+static size_t (*fast_unwind)(void **frames, size_t cap);
 
 typedef struct walk {
     void **frames;
     size_t count, cap;
     uintptr_t end; /* where the last frame ends */
+    int rooted;    /* 1: the stack has no more frames */
 } walk;
 
-/* Notes a frame. Stops if the stack is damaged and repeats itself. (memlord.h refers to
-   _Unwind_Backtrace weakly, which links nothing. The call of _Unwind_GetCFA links both
-   functions.) */
+/* Notes a frame. Stops if the stack is damaged and repeats itself. At the root the address is 0.
+   (memlord.h refers to _Unwind_Backtrace weakly, which links nothing. The call of _Unwind_GetCFA
+   links both functions.) */
 static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
     walk *w = (walk *)user;
     void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
     const uintptr_t end = (uintptr_t)_Unwind_GetCFA(context);
+    w->rooted = !address;
     if (w->count == w->cap || !address) return _URC_END_OF_STACK;
     if (w->count && end == w->end && address == w->frames[w->count - 1]) return _URC_END_OF_STACK;
     w->end = end;
@@ -252,6 +259,7 @@ static size_t unwind_by_libgcc(void **frames, size_t cap) {
     w.frames = frames;
     w.cap = cap;
     (void)_Unwind_Backtrace(walk_frame, &w);
+    if (w.count && w.count < cap && !w.rooted) frames[w.count++] = MEMLORD_FRAME_LOST;
     return w.count;
 }
 
@@ -264,6 +272,36 @@ static struct {
 static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
                                                                              unwinds */
 
+/* Where a fault of the unwinder leads to: see preload/guard.h. NULL if this thread does not
+   unwind. */
+static __thread sigjmp_buf *escape __attribute__((tls_model("initial-exec")));
+static unsigned lost_stacks; /* how often an unwinder crashed or hung */
+#define LOST_STACKS 3        /* after so many no stacks are taken */
+
+/* Notes that the unwinder failed. libgcc's takes the next stacks. */
+static void lose_stack(void) {
+    __atomic_store_n(&fast_unwind, NULL, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&lost_stacks, 1, __ATOMIC_RELAXED);
+}
+
+/* Unwinds, unless that fails: then returns 0. */
+static __attribute__((noinline)) size_t unwind_or_lose(void **frames, size_t cap) {
+    size_t (*fast)(void **, size_t) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
+    sigjmp_buf here;
+    size_t n;
+    if (sigsetjmp(here, 0)) {
+        escape = NULL;
+        lose_stack();
+        return 0;
+    }
+    escape = &here;
+    n = fast ? fast(frames, cap) : unwind_by_libgcc(frames, cap);
+    escape = NULL;
+    return n;
+}
+
+static int begin_limit(timer_t *limit);
+
 /* A memlord_unwinder that takes the stack of this thread. */
 static size_t take_stack(void *unused, void **frames, size_t cap) {
     const int error = errno;
@@ -271,11 +309,12 @@ static size_t take_stack(void *unused, void **frames, size_t cap) {
     (void)unused;
     unwinding = 1;
     (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with the addition in
-                                                                    close_unwinders */
-        int (*fast)(void **, int) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
-        int got = fast ? fast(frames, (int)cap) : (int)unwind_by_libgcc(frames, cap);
-        n = got > 0 ? (size_t)got : 0;
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST) && /* pairs with close_unwinders */
+        __atomic_load_n(&lost_stacks, __ATOMIC_RELAXED) < LOST_STACKS) {
+        timer_t limit;
+        const int limited = begin_limit(&limit);
+        n = unwind_or_lose(frames, cap);
+        if (limited) (void)timer_delete(limit);
     }
     (void)__atomic_sub_fetch(&unwinders.inside, 1, __ATOMIC_RELEASE);
     unwinding = 0;
@@ -327,12 +366,16 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds the next function of a name. C99 casts no void * to a function pointer, so the pointer is
-   copied. */
-static void find(const char *name, void *function) {
-    void *found = dlsym(RTLD_NEXT, name);
+/* Finds a function of a library. C99 casts no void * to a function pointer, so the pointer is
+   copied. Returns 0 if there is none, and then the pointer stays as it is. */
+static int find_in(void *library, const char *name, void *function) {
+    void *found = dlsym(library, name);
     if (found) memcpy(function, &found, sizeof found);
+    return found != NULL;
 }
+
+/* Finds the next function of a name. */
+static void find(const char *name, void *function) { (void)find_in(RTLD_NEXT, name, function); }
 
 /* Takes the errors of our calls of dlsym. Otherwise the program would free a text that the ledger
    does not have. The first dlerror takes an error, and the next one frees it. */
@@ -410,6 +453,7 @@ static void first_exit(int status) {
 #include "preload/hooks.h"
 #include "preload/operators.h"
 #include "preload/imports.h"
+#include "preload/guard.h"
 #include "preload/frames.h"
 #include "preload/descriptor.h"
 #include "preload/symbols.h"
@@ -462,6 +506,7 @@ __attribute__((constructor)) static void begin(void) {
         self = getpid();
         find_operators();
         find_jemalloc();
+        if (stack_depth() || getenv("MEMLORD_SKIP")) begin_guard();
         if (stacks_are_many()) open_libunwind();
         read_skips();
         name_unseen();

@@ -98,8 +98,8 @@ MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Re
 
 def counted(frames):
     """What calls are counted by: a stack, or a site without the scopes, which have neither a file
-    nor a module. Which of the blocks of a site no call has made is open."""
-    return tuple(f for f in frames if f[1] or f[3])
+    nor a module, but for the frame of a stack that is cut. Which of the blocks of a site no call has made is open."""
+    return tuple(f for f in frames if f[1] or f[3] or f[0].startswith("[cut"))
 
 
 def read(data):

@@ -129,7 +129,8 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
         return OK
 
     def code_site(self, address):
-        """The site of a return address: that of the call, which ends there."""
+        """The site of a return address: that of the call, which ends there. The outermost frame of a
+        stack that is cut has a text in place of the address."""
         if address in self.code_sites:
             return self.code_sites[address]
         if isinstance(address, Code):
@@ -137,6 +138,8 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
             offset = self.program.main + address - 1
             file = b"%s+0x%x" % (self.program.path.split(b"/")[-1], offset)
             found = Site(file, b"main", 0, self.program.path, offset, self.program.build_id)
+        elif isinstance(address, bytes):
+            found = Site(b"", address, 0, b"", 0, b"")
         else:
             found = Site(b"0x%x" % (address - 1), b"", 0, b"", address - 1, b"")
         self.code_sites[address] = found

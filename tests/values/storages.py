@@ -51,7 +51,10 @@ class Storages:
         frames = t.stack[:self.stack_depth]
         if not frames:  # then the stack is the address of the site, which must have one
             self.stacks_cut += 1
-            frames = (next(a for a, s in self.code_sites.items() if s is site.subject),)
+            frames = (next(a for a, s in self.code_sites.items() if s is site.subject),
+                      b"[cut: not unwound]")
+        elif len(t.stack) > self.stack_depth:
+            frames += (b"[cut: deeper]",)
         for frame in frames:
             self.code_site(frame)
         return self.stack_of(frames, site, device)

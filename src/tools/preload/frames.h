@@ -25,16 +25,6 @@ static long syscall_no_pipe(long number, long a, long b, long c, long d, long e,
                                : syscall(number, a, b, c, d, e, f);
 }
 
-#define STACKS_MANY 65536 /* if one stack is taken for this many bytes or fewer, the time that the
-                             unwinder takes matters */
-
-/* Returns 1 if so many stacks are taken that the unwinder of libgcc would be too slow. The start of
-   libunwind, 0.3 ms, does not matter then. */
-static int stacks_are_many(void) {
-    const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
-    return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
-}
-
 /* libunwind has memory for each thread, which the loader would get by malloc within an unwinder.
    The free at the end of the thread would then be of a block that the ledger does not have. So the
    memory is here. */
@@ -56,8 +46,10 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 
 #if defined(__x86_64__)
 #define LIBUNWIND(name) "_ULx86_64_" name
+#define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
 #else
 #define LIBUNWIND(name) "unw_" name /* no such function exists, so libunwind is not used */
+#define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 
 /* Makes libunwind hold no lock while it asks the loader, because a thread that holds the loader's
@@ -80,21 +72,77 @@ static int tame_libunwind(void *library, void *start) {
     return space && set_policy && !set_policy(*space, NO_CACHE);
 }
 
+/* The functions of libunwind. `backtrace` takes a stack at once; the others walk it, which takes 20
+   times as long, and say why it ends. */
+#define CURSOR_BYTES 2048 /* libunwind 1.6 needs 1016 */
+static struct {
+    int (*backtrace)(void **frames, int cap);
+    int (*getcontext)(ucontext_t *out);
+    int (*init)(void *cursor, ucontext_t *context);
+    int (*step)(void *cursor);
+} libunwind;
+
+/* Walks the stack of this thread. Returns 1 if the walk ends at the root, 0 if it cannot go on. */
+static __attribute__((noinline)) int walk_to_root(size_t most) {
+    uint64_t cursor[CURSOR_BYTES / sizeof(uint64_t)];
+    ucontext_t context;
+    int more = 1;
+    if (libunwind.getcontext(&context) || libunwind.init(cursor, &context)) return 0;
+    while (more > 0 && most--) more = libunwind.step(cursor);
+    return more == 0;
+}
+
+/* Returns 1 if a stack that ends by itself at this return address ends at the root. A program has
+   few roots, so what was found out is kept: a word is an address times 2, and 1 more for a root. */
+#define ENDS_KNOWN 64
+static int ends_at_root(void *outermost, size_t count) {
+    static uintptr_t known[ENDS_KNOWN];
+    const uintptr_t address = (uintptr_t)outermost << 1;
+    uintptr_t *slot = &known[(address >> 1 ^ address >> 7) % ENDS_KNOWN];
+    uintptr_t was = __atomic_load_n(slot, __ATOMIC_RELAXED);
+    if ((was & ~(uintptr_t)1) != address) {
+        was = address | (uintptr_t)walk_to_root(count + 8); /* and the frames of this library */
+        __atomic_store_n(slot, was, __ATOMIC_RELAXED);
+    }
+    return (int)(was & 1);
+}
+
+static size_t unwind_by_libunwind(void **frames, size_t cap) {
+    const int got = libunwind.backtrace(frames, (int)cap);
+    size_t n = got > 0 ? (size_t)got : 0;
+    if (n && n < cap && !ends_at_root(frames[n - 1], n)) frames[n++] = MEMLORD_FRAME_LOST;
+    return n;
+}
+
+#define STACKS_MANY 65536 /* if a stack is taken more often than each so many bytes, the time that
+                             the unwinder takes matters */
+
+/* Returns 1 if so many stacks are taken that the unwinder of libgcc is too slow. */
+static int stacks_are_many(void) {
+    const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
+    return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
+}
+
+static int find_libunwind(void *library) {
+    return find_in(library, "unw_backtrace", &libunwind.backtrace) &&
+           find_in(library, LIBUNWIND_CONTEXT, &libunwind.getcontext) &&
+           find_in(library, LIBUNWIND("init_local"), &libunwind.init) &&
+           find_in(library, LIBUNWIND("step"), &libunwind.step);
+}
+
 /* Opens libunwind before the program begins, because a call of malloc must not wait for the
    loader. */
 static void open_libunwind(void) {
-    int (*found)(void **, int) = NULL;
     void *library, *frames[STACK_DEPTH], *symbol;
     Dl_info at;
     if (getauxval(AT_SECURE)) return;
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     symbol = library ? dlsym(library, "unw_backtrace") : NULL;
-    if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase))
-        memcpy(&found, &symbol, sizeof found);
-    if (found && found(frames, STACK_DEPTH) > 2)
-        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with the load in
-                                                                    take_stack */
-    else
+    if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase) &&
+        find_libunwind(library) && libunwind.backtrace(frames, STACK_DEPTH) > 2)
+        __atomic_store_n(&fast_unwind, unwind_by_libunwind, __ATOMIC_RELEASE); /* pairs with
+                                                                                  take_stack */
+    else if (stacks_are_many())
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
 }
 

@@ -22,6 +22,7 @@ static int is_skipped(const void *return_address) {
 static void *call_outside(void *caller) {
     void *frames[MAX_SKIPS];
     size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
+    if (n && frames[n - 1] == MEMLORD_FRAME_LOST) n--;
     while (i < n && frames[i] != caller) i++;
     while (i < n && is_skipped(frames[i])) i++;
     return i < n ? frames[i] : caller;

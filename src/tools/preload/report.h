@@ -122,6 +122,14 @@ static int is_first_to_finish(void) {
     return 0;
 }
 
+/* Says which stacks the report lacks. */
+static void name_lost_stacks(void) {
+    static int told;
+    if (told || !__atomic_load_n(&lost_stacks, __ATOMIC_RELAXED)) return;
+    told = 1;
+    add_note("stacks are missing: ", "an unwinder crashed or hung");
+}
+
 /* Writes the report. Blocks the signals of a reader that is gone, of a limit on files and of a
    terminal that another program has, because they must not change how this program ends. */
 static void report(void) {
@@ -133,6 +141,7 @@ static void report(void) {
     for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
+    name_lost_stacks();
     if (want.path[0] || find_stderr() >= 0)
         name_places(symbols_wanted);
     write_report();
@@ -142,6 +151,40 @@ static void report(void) {
     }
     while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+#if defined(__GLIBC__)
+extern char single_threaded __asm__("__libc_single_threaded") __attribute__((weak));
+#endif
+
+/* Lowers the priority of all other threads, which end with the program: threads that compute until
+   then would take most of the processors from the last report. A thread of the lowest priority
+   still runs, so that it drops a lock which the report waits for. */
+static void slow_others(void) {
+    const long self_thread = syscall(SYS_gettid);
+    char list[1024];
+    long size, at;
+    int fd;
+#if defined(__GLIBC__)
+    if (&single_threaded && single_threaded) return;
+#endif
+    size = readlink("/proc/self", list, sizeof list - 1);
+    list[size > 0 ? size : 0] = 0;
+    if (strtol(list, NULL, 10) != (long)getpid()) return; /* /proc has the numbers of another
+                                                             container */
+    fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && (size = syscall(SYS_getdents64, fd, list, sizeof list)) > 0) {
+        for (at = 0; at < size;) {
+            uint16_t length;
+            const char *entry = list + at; /* inode, offset, length, kind:8, name */
+            const long thread = strtol(entry + 19, NULL, 10);
+            memcpy(&length, entry + 16, sizeof length);
+            if (thread > 0 && thread != self_thread)
+                (void)setpriority(PRIO_PROCESS, (id_t)thread, 19);
+            at += length;
+        }
+    }
+    if (fd >= 0) (void)close(fd);
 }
 
 /* Lets a FOLDED report at the end of a program show what was live at the peak, if less than a
@@ -167,6 +210,7 @@ static void report_last(void) {
                    interrupts */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
+        slow_others();
         choose_measure();
         report();
         __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);

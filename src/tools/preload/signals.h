@@ -29,17 +29,6 @@ static struct {
 } killers[] = {{"TERM", SIGTERM, 0}, {"INT", SIGINT, 0}, {"HUP", SIGHUP, 0}};
 #define KILLERS (sizeof killers / sizeof killers[0])
 
-typedef void (*handler)(int number);
-
-static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
-
-static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
-    if (!real_sigaction) find("sigaction", &real_sigaction);
-    if (real_sigaction) return real_sigaction(number, action, old);
-    errno = ENOSYS;
-    return -1;
-}
-
 static void set_handler(int number, handler with) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -169,7 +158,9 @@ static void on_kill(int number) {
 
 /* Returns what the program is shown as its handler: the default in place of ours. In the first
    process of a container no signal is watched, because such a process does not die of a default. */
-static handler shown(handler there) { return there == on_kill ? SIG_DFL : there; }
+static handler shown(handler there) {
+    return there == on_kill || is_guard(there) ? SIG_DFL : there;
+}
 
 static handler given(int number, handler wanted) {
     size_t i;
@@ -182,6 +173,7 @@ static handler given(int number, handler wanted) {
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
     struct sigaction changed;
     int failed;
+    if (action) guard_no_more(number);
     if (action) {
         changed = *action;
         changed.sa_handler = given(number, action->sa_handler);
@@ -191,6 +183,7 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
                                                                                report */
     }
     failed = change_action(number, action ? &changed : NULL, old);
+    if (!failed && old && is_guard(old->sa_handler)) memset(old, 0, sizeof *old);
     if (!failed && old) old->sa_handler = shown(old->sa_handler);
     return failed;
 }
@@ -200,6 +193,7 @@ EXPORT int sigaction(int number, const struct sigaction *action, struct sigactio
     EXPORT handler fn(int number, handler wanted) {                                           \
         static handler (*known)(int number, handler wanted);                                  \
         if (!known) find(name, &known);                                                       \
+        guard_no_more(number);                                                                \
         if (known) return shown(known(number, given(number, wanted)));                        \
         errno = ENOSYS;                                                                       \
         return SIG_ERR;                                                                       \

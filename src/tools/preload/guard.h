@@ -1,0 +1,79 @@
+/* A part of preload.c: ends an unwinder that crashes or hangs. */
+
+/* --------------------------------------------------------------- the unwinder's faults -- */
+
+/* A fault of the unwinder, such as in a damaged stack, leads back to take_stack. That stack is
+   lost, and the program goes on. Our handler is there only while the program leaves the signal at
+   its default, and the program still sees that default. Any other fault ends the program as
+   before. */
+static const int faults[] = {SIGSEGV, SIGBUS};
+static int guarded; /* 1: the handler of SIGSEGV is ours, and stacks are samples */
+
+static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
+
+static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
+    if (!real_sigaction) find("sigaction", &real_sigaction);
+    if (real_sigaction) return real_sigaction(number, action, old);
+    errno = ENOSYS;
+    return -1;
+}
+
+static void on_fault(int number, siginfo_t *info, void *context) {
+    struct sigaction plain;
+    (void)context;
+    if (escape) siglongjmp(*escape, 1);
+    if (info->si_code == SI_TIMER) return; /* the time limit of an unwinder that has ended */
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    (void)change_action(number, &plain, NULL);
+    if (info->si_code <= 0) (void)raise(number); /* it was sent; a fault comes again by itself */
+}
+
+typedef void (*handler)(int number);
+
+/* Returns 1 for our handler, which the system returns as a handler that takes only a number. */
+static int is_guard(handler there) {
+    void (*ours)(int, siginfo_t *, void *) = on_fault;
+    return !memcmp(&there, &ours, sizeof there);
+}
+
+/* Gives up the guard, because the program is about to change what a signal does. From then on a
+   fault is the program's own. */
+static void guard_no_more(int number) {
+    if (number == SIGSEGV) __atomic_store_n(&guarded, 0, __ATOMIC_RELAXED);
+}
+
+static void begin_guard(void) {
+    struct sigaction now;
+    size_t i;
+    for (i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (change_action(faults[i], NULL, &now) || (now.sa_flags & SA_SIGINFO) ||
+            now.sa_handler != SIG_DFL)
+            continue;
+        memset(&now, 0, sizeof now);
+        now.sa_sigaction = on_fault;
+        now.sa_flags = SA_SIGINFO | SA_NODEFER; /* no signal stays blocked after siglongjmp */
+        if (!change_action(faults[i], &now, NULL) && faults[i] == SIGSEGV)
+            guarded = number_of("MEMLORD_STACK_BYTES") != 1;
+    }
+}
+
+#define UNWIND_MS 2000 /* the longest that a stack takes */
+
+/* Has SIGSEGV sent to this thread when the time of its unwinder is up. If the stack of every alloc
+   is taken, there is no limit, because a limit takes longer than a stack. Returns 1 if there is a
+   limit now. */
+static int begin_limit(timer_t *limit) {
+    struct sigevent event;
+    struct itimerspec in;
+    if (!__atomic_load_n(&guarded, __ATOMIC_RELAXED)) return 0;
+    memset(&event, 0, sizeof event);
+    memset(&in, 0, sizeof in);
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGSEGV;
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    in.it_value.tv_sec = UNWIND_MS / 1000;
+    if (timer_create(CLOCK_MONOTONIC, &event, limit)) return 0;
+    (void)timer_settime(*limit, 0, &in, NULL);
+    return 1;
+}
