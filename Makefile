@@ -325,6 +325,7 @@ build/diff build/symbolize: build/%: src/tools/%.c src/tools/profile.h memlord.h
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
 build/diff: libs := -lcjson
 build/diff: | deps-json
+build/symbolize: src/tools/perfmap.h
 build/symbolize: libs := -lcjson -ldw -lelf -liberty
 build/symbolize: | deps-symbols
 

@@ -454,6 +454,47 @@ for seed in $(seq 24); do
 done
 matches 'damaged debug information harms neither the program nor its report' '^$'
 
+# -- code that was made at run time: the perf map of the process --
+
+# Names places in no module, at these addresses, by the map at root/tmp. `said` has the functions,
+# and what is said.
+made() { # ADDRESS...
+    edit "
+d['sites'] = []
+d['stacks'] = {'modules': [], 'frames': [dict(site=dict(function='', file='0x1', line=0), module=None,
+    offset=int(o, 16)) for o in '$*'.split()]}"
+    said=$("$symbolize" --sysroot "$out/root" -o named.json profile.json 2>&1
+        python3 -c 'import json
+print([f["site"]["function"] for f in json.load(open("named.json"))["stacks"]["frames"]])')
+}
+map=root/tmp/perf-$(python3 -c 'import json; print(json.load(open("good.json"))["metadata"]["pid"])').map
+mkdir -p root/tmp
+made 1000
+matches 'without a perf map code that was made at run time has no name, and a line says so' \
+    "^\[''\]" "1 of 1 places in code made at run time not named: $out/$map"
+printf '%s\n' '1000 100 first a.js:1' '1080 10 inner' '7f0000000000 20 js:*~far away' '1085 2 none' >$map
+printf '2000 10 cut off' >>$map
+made 1000 10ff 1100 1080 1087 7f000000001f 7f0000000020 2000
+matches 'a perf map names it; of two lines with an address the later counts' \
+    "^\['first a.js:1', 'first a.js:1', '', 'inner', 'inner', 'js:\*~far away', '', ''\]" '3 of 8 places'
+printf '1000 10 a\033[31mb\n' >$map && made 1000
+matches 'a name in it has no controls' "^\['a[^1]*1b\[31mb'\]"
+printf '1000 10 early\n' >$map && touch -d 2001-01-01 $map && made 1000
+matches 'that of an earlier process is refused' "^\[''\]" 'older than the program'
+printf '1000 10 a\nrubbish\n1000\n1000 10\nx 10 a\n' >$map && made 1000
+matches 'one of another form is refused' "^\[''\]" 'not used: 4 of its lines'
+head -c 100000 /dev/urandom >$map && made 1000
+matches 'so is rubbish' "^\[''\]" 'not used: [0-9]* of its lines'
+mv $map elsewhere && ln -s "$out/elsewhere" $map && made 1000
+matches 'and a link' "^\[''\]" 'perf-.*map: not used: '
+rm $map && mkfifo $map && made 1000
+matches 'and a pipe, which is not waited for' "^\[''\]" 'not used: it is no file'
+rm $map
+python3 -c "print(chr(10).join('%x 10 f%d' % (4096 + 16 * i, i) for i in range(1100000)))" >$map
+made 1000 1000fff 1001000
+matches 'a large one is read up to 1,048,576 lines' "^\['f0', 'f1048575', ''\]" 'behind line 1048576 is left out'
+rm $map
+
 cp good.json profile.json
 said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
 matches 'a full disk is said' 'status 2' 'No space left'

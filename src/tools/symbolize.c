@@ -15,7 +15,8 @@
     if DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
     line on stderr says so. A file without a build id is used if it is older than the process. A
     function is named if its symbol or its debug information contains the address. libiberty
-    demangles the names of C++ and both manglings of Rust.
+    demangles the names of C++ and both manglings of Rust. Code that was made at run time is in no
+    module: the perf map of the process, /tmp/perf-PID.map, names it (src/tools/perfmap.h).
 
     The functions that are inlined at a place become its key "inlined". The place is named by the
     innermost function that is not of a standard library (C++'s, Rust's, or a header in
@@ -34,6 +35,7 @@
 #define _GNU_SOURCE /* timegm, st_ctim */
 #define PROGRAM "symbolize"
 #include "profile.h"
+#include "perfmap.h"
 #include <ctype.h>
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -342,6 +344,25 @@ static void name_place(cJSON *place, module *m, double offset) {
     if (n > 1) add_inlined(place, frames, n);
 }
 
+static size_t made, made_named; /* places in code that was made at run time; those named */
+
+/* Names a place that is in no module, by the perf map. */
+static void name_made(cJSON *place) {
+    const cJSON *module = get(place, "module"), *offset = get(place, "offset");
+    cJSON *site = get(place, "site");
+    const char *function = text_of(site, "function"), *name;
+    if (!cJSON_IsNumber(offset) || !(offset->valuedouble > 0) || !cJSON_IsObject(site) ||
+        (function && *function) ||
+        !(cJSON_IsNull(module) || (cJSON_IsString(module) && !module->valuestring[0])))
+        return;
+    made++;
+    name = perf_map_name((uint64_t)offset->valuedouble);
+    if (!name) return;
+    made_named++;
+    set(site, "function", cJSON_CreateString(clean(name)));
+    set(site, "file", cJSON_CreateString(""));
+}
+
 /* Returns the module of a place, which is an object with a module and an offset. The module is a
    path, or an index into `all`. Returns NULL if the object is no place, or if its code is in no
    module. */
@@ -365,7 +386,10 @@ static void name_places(cJSON *at, const cJSON *all) {
     cJSON *child;
     if (cJSON_IsArray(own)) all = own;
     m = module_at(at, all);
-    if (m) name_place(at, m, get(at, "offset")->valuedouble);
+    if (m)
+        name_place(at, m, get(at, "offset")->valuedouble);
+    else
+        name_made(at);
     cJSON_ArrayForEach(child, at) name_places(child, all);
 }
 
@@ -512,6 +536,9 @@ static int tell(void) {
             note("%s: %zu of %zu places not named: %s", clean(m->path), m->places - m->named,
                  m->places, m->of ? "no symbol and no debug information has them" : m->why);
     }
+    if (made_named < made)
+        note("%zu of %zu places in code made at run time not named: %s does not have them",
+             made - made_named, made, perf_map.path ? clean(perf_map.path) : "a perf map");
     note("%zu of %zu places named", named, places);
     return places && !named;
 }
@@ -523,6 +550,7 @@ static int name_profile(void) {
     int status;
     expect_schema(root, clean(o.path), "memlord/2");
     began = began_of(get(root, "metadata"));
+    perf_map_read(o.sysroot, cJSON_GetNumberValue(get(get(root, "metadata"), "pid")), began);
     name_places(root, NULL);
     settle_changes();
     name_sites(root);
