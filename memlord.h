@@ -30309,7 +30309,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 /* A tag, or the functions of a frame, in the memo of the pickle. */
 typedef struct mli_viz_memo {
     uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0 means that the memo has none */
+                              numbers follow each other; a count of 0 means none */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {
