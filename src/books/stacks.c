@@ -18,8 +18,8 @@ typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_tables {
     mli_picks picks[MLI_PICK_PARTS];
-    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or row
-                                                                  of a chain; 0: it is empty */
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* the number of the first node or
+                                                                  row of a chain, or 0 */
 } mli_stack_tables;
 
 /* -- samples -- */
@@ -216,7 +216,7 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
     return r == MEMLORD_OK ? row : 0;
 }
 /* Returns the row of the stack that has these return addresses, the innermost first, below the node
-   `root`; 0: there is no room for the row or for a node. */
+   `root`. Returns 0 if there is no room for the row or for a node. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, uint32_t root, void *const *frames,
                                           size_t depth, uint32_t dev, uint32_t site) {
     uint32_t node = root, next;
@@ -429,7 +429,7 @@ static MLI_COLD uint32_t mli_stack_cut_make(memlord *lord, const memlord_site *w
     return r == MEMLORD_OK ? n : 0;
 }
 /* Returns the node at which a stack begins: node 0 or, if the stack is cut, the frame that says so,
-   which is made on first use. 0, too: there is no room for that frame. */
+   which is made on first use. Returns 0, too, if there is no room for that frame. */
 static MLI_COLD uint32_t mli_stack_root(memlord *lord, int cut) {
     const memlord_site *why = cut ? &mli_cut_sites[cut - 1] : NULL;
     const mli_site_record *site = why ? mli_site_record_of(lord, why) : NULL;
@@ -469,8 +469,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     return mli_stack_sound(frames, 1);
 }
 
-/* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. A short
-   process may need none of them, and to clear them takes a while. Returns 0 if there is no memory. */
+/* Makes the chains of nodes and rows and the table of picked blocks, before the first stack. They
+   are not made earlier, because a short process may need none of them, and clearing them takes a
+   while. Returns 0 if there is no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_tables *fresh;

@@ -116,8 +116,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
 MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back room in the table, if the call has picked its alloc and opened no block. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
-/* Lets the block of this key, which this call opens, have the stack `pick`, on a device and a row of
-   the sites. That is the stack of a block that moves, or that comes back to its old place. */
+/* Gives the block of this key, which this call opens, the stack `pick` on a device and a row of the
+   sites. That is the stack of a block that moves, or that comes back to its old place. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint64_t key,
                                          uint32_t dev, uint32_t site);
 

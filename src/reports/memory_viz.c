@@ -15,7 +15,7 @@
 /* A tag, or the functions of a frame, in the memo of the pickle. */
 typedef struct mli_viz_memo {
     uint32_t first, count; /* the number of the tag or of the innermost function, and how many
-                              numbers follow each other; a count of 0: the memo has none of them */
+                              numbers follow each other; a count of 0 means none */
 } mli_viz_memo;
 
 typedef struct mli_viz_writer {

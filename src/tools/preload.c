@@ -225,9 +225,10 @@ static inline void leave(void) {
 #define STACK_DEPTH 64
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, or NULL if it is not used. It remembers the layout of frames, and passes
-   code without unwind tables if that code has frame pointers. The unwinder of libgcc is part of this
-   library. It needs no start, no lock of its own and no descriptor, but takes 20 times as long. */
+/* The unwinder of libunwind, or NULL if it is not used. It remembers the layout of frames, and gets
+   through code without unwind tables if that code has frame pointers. The unwinder of libgcc is
+   part of this library. It needs no start, no lock of its own and no descriptor, but takes 20 times
+   as long. */
 static size_t (*fast_unwind)(void **frames, size_t cap);
 
 typedef struct walk {
@@ -271,7 +272,8 @@ static struct {
 static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread
                                                                              unwinds */
 
-/* Where a fault of the unwinder leads to; NULL: this thread does not unwind. See preload/guard.h. */
+/* Where a fault of the unwinder leads to: see preload/guard.h. NULL if this thread does not
+   unwind. */
 static __thread sigjmp_buf *escape __attribute__((tls_model("initial-exec")));
 static unsigned lost_stacks; /* how often an unwinder crashed or hung */
 #define LOST_STACKS 3        /* after so many no stacks are taken */
@@ -364,8 +366,8 @@ static void open_ledger(void) {
         (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
-/* Finds a function of a library. C99 casts no void * to a function pointer, so it is copied. Returns
-   0 if there is none; the pointer then stays as it is. */
+/* Finds a function of a library. C99 casts no void * to a function pointer, so the pointer is
+   copied. Returns 0 if there is none, and then the pointer stays as it is. */
 static int find_in(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     if (found) memcpy(function, &found, sizeof found);

@@ -1,10 +1,11 @@
-/* A part of preload.c: an unwinder that crashes or hangs. */
+/* A part of preload.c: ends an unwinder that crashes or hangs. */
 
 /* --------------------------------------------------------------- the unwinder's faults -- */
 
-/* A fault of the unwinder, in a damaged stack say, leads back to take_stack: that stack is lost, and
-   the program goes on. Our handler is there only while the program leaves the signal at its
-   default, and the program sees that default. Any other fault ends the program as before. */
+/* A fault of the unwinder, such as in a damaged stack, leads back to take_stack. That stack is
+   lost, and the program goes on. Our handler is there only while the program leaves the signal at
+   its default, and the program still sees that default. Any other fault ends the program as
+   before. */
 static const int faults[] = {SIGSEGV, SIGBUS};
 static int guarded; /* 1: the handler of SIGSEGV is ours, and stacks are samples */
 
@@ -30,13 +31,14 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 
 typedef void (*handler)(int number);
 
-/* Returns 1 for our handler, which the system tells as if it took only a number. */
+/* Returns 1 for our handler, which the system returns as a handler that takes only a number. */
 static int is_guard(handler there) {
     void (*ours)(int, siginfo_t *, void *) = on_fault;
     return !memcmp(&there, &ours, sizeof there);
 }
 
-/* Is called before the program changes what a signal does: from now on a fault is the program's. */
+/* Gives up the guard, because the program is about to change what a signal does. From then on a
+   fault is the program's own. */
 static void guard_no_more(int number) {
     if (number == SIGSEGV) __atomic_store_n(&guarded, 0, __ATOMIC_RELAXED);
 }
@@ -58,8 +60,9 @@ static void begin_guard(void) {
 
 #define UNWIND_MS 2000 /* the longest that a stack takes */
 
-/* Has SIGSEGV sent to this thread when the time of its unwinder is up. Where every alloc has a stack
-   that would cost more than the stack, so there is no limit. Returns 1 if there is a limit now. */
+/* Has SIGSEGV sent to this thread when the time of its unwinder is up. If the stack of every alloc
+   is taken, there is no limit, because a limit takes longer than a stack. Returns 1 if there is a
+   limit now. */
 static int begin_limit(timer_t *limit) {
     struct sigevent event;
     struct itimerspec in;

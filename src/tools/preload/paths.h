@@ -73,7 +73,8 @@ static void check_path(void) {
     expand_path();
     name = strrchr(target.path, '/');
     if (name) *name = 0;
-    if (faccessat(AT_FDCWD, !name ? "." : *target.path ? target.path : "/", W_OK | X_OK, AT_EACCESS))
+    if (faccessat(AT_FDCWD, !name ? "." : *target.path ? target.path : "/", W_OK | X_OK,
+                  AT_EACCESS))
         why = strerror(errno);
     if (name) *name = '/';
     if (!why && !lstat(target.path, &there) && !S_ISREG(there.st_mode))
@@ -188,7 +189,7 @@ static void step_aside(void) {
     want.beside = 1;
     expand_path();
     (void)snprintf(line, sizeof line,
-                   "memlord: the interposer's report is %.900s: a ledger in the program has written "
-                   "its own to MEMLORD_REPORT\n", target.path);
+                   "memlord: the interposer's report is %.900s: a ledger in the program has "
+                   "written its own to MEMLORD_REPORT\n", target.path);
     say(line);
 }
