@@ -1706,8 +1706,9 @@ typedef struct memlord_capacity {
    that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type. NULL restores the built-in one. It forgets the old source's
-   samples, and waits for a call of that source on another thread.
+/* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
+   thread is in the old source, it waits until that has returned. It forgets the old source's
+   samples.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -2424,7 +2425,7 @@ typedef struct memlord_event {
     memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
                                  none */
     uint64_t storage, bytes;
-    const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
+    const memlord_site *site; /* site of the call, if sites are counted; NULL: not known */
     const char *tag;          /* tag of the block; NULL: none */
     uint64_t scope;           /* number of the thread's innermost scope; 0: none */
     uint64_t stream;          /* stream of the block; 0: none, or the default one */
@@ -5049,8 +5050,8 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or libc is musl, which
-                                                       closes no library */
+/* The code is in an executable, or musl never closes a library. Elsewhere nothing is kept. */
+MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif
 
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
@@ -5445,9 +5446,10 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a loop. *n counts the calls. The first calls spin, later ones yield, and those
-   after them sleep for 50 us to 1 ms. To yield is not enough, because a real-time thread that
-   yields lets no thread of lower priority run, and such a thread may hold the lock. */
+/* Waits once in a loop. *n counts the calls. Most calls spin; after each MLI_SPIN_LOOKS of them one
+   yields, and after MLI_SPIN_TURNS yields it sleeps for 50 us to 1 ms. To yield is not enough,
+   because a real-time thread that yields lets no thread of lower priority run, and such a thread
+   may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks, as mli_rank_take checks. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
@@ -8963,7 +8965,8 @@ typedef struct mli_watch {
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
+    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
+                       orders two checks, see mli_band_update. */
     uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
                                    never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
@@ -9875,7 +9878,7 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
 /* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
-   allocator failed, *result is MEMLORD_E_NOMEM. */
+   allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
 /* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until
@@ -11042,8 +11045,8 @@ typedef struct mli_scope_record {
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
     mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
-    mli_u64 birth; /* the last birth in this scope on no stream, as mark:26 | number:26; 0 means
-                      none yet */
+    mli_u64 birth; /* a cache: the latest birth of this scope that has no stream, as the mark, 26
+                      bits, and the number of the birth, 26 bits; 0 means none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
@@ -13362,9 +13365,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block of this key, which the present call opens. If `row` is
-   0, or the table of picked blocks has no room, counts the stack as dropped. Requires: the call
-   calls mli_stack_forget before it returns. */
+/* Notes the row of the stack for the block that the present public call opens under this key. If
+   `row` is 0, or the table of picked blocks has no room, counts the stack as dropped. Requires:
+   the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());
@@ -23279,8 +23282,7 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* with `asked` 0 nothing was asked for since the ledger
-                                        joined */
+        if (!id || !asked) continue; /* `asked` is 0 until the ledger requests memory */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
@@ -26420,8 +26422,8 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
    newest such pair if `route` is NULL. Returns NULL if there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint with the most live bytes, or NULL if no snapshot has a
-   name. */
+/* Returns the name of the checkpoint, a snapshot with a name, that has the most live bytes. NULL
+   means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device. */
@@ -30535,7 +30537,8 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. If the event has no block, `addr` is a number of the event's own. */
+/* Writes an event. An event without a block has another number in place of its address: "oom" has
+   the free bytes of the device, "snapshot" has 0. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -32171,9 +32174,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, and 'X' for billionths. These
-   are nanoseconds, which are written as seconds, or a rate. If `d` is all devices, there is no
-   device label. If `key` is NULL, there is no label `key`. */
+/* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
+   writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
+   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;

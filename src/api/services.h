@@ -52,8 +52,9 @@ typedef struct memlord_capacity {
    that asks for a sample or reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
-/* Sets the source of a device type. NULL restores the built-in one. It forgets the old source's
-   samples, and waits for a call of that source on another thread.
+/* Sets the source of a device type. NULL restores the built-in one, if the type has one. If another
+   thread is in the old source, it waits until that has returned. It forgets the old source's
+   samples.
    Errors: E_DEVICE if `type` is no device type. */
 MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
@@ -759,7 +760,7 @@ typedef struct memlord_event {
     memlord_device device;    /* device of the event; memlord_device_all(): the event concerns
                                  none */
     uint64_t storage, bytes;
-    const memlord_site *site; /* site of the call, where sites are counted; NULL: not known */
+    const memlord_site *site; /* site of the call, if sites are counted; NULL: not known */
     const char *tag;          /* tag of the block; NULL: none */
     uint64_t scope;           /* number of the thread's innermost scope; 0: none */
     uint64_t stream;          /* stream of the block; 0: none, or the default one */

@@ -49,7 +49,7 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
 /* Ends a cold call: drops the lock. If *result is MLI_AGAIN, allocates the memory that was noted,
    and returns 1; the caller must then try again. Else returns 0, and *result is final. If the
-   allocator failed, *result is MEMLORD_E_NOMEM. */
+   allocator fails, returns 0, and *result is MEMLORD_E_NOMEM. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
 /* Returns the item of a kept string, or NULL if the string is not kept. The pointer is valid until

@@ -27,8 +27,8 @@ typedef struct mli_scope_record {
                                      scope */
     mli_u64 device_ns;            /* the time on devices that the host reported */
     mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began on */
-    mli_u64 birth; /* the last birth in this scope on no stream, as mark:26 | number:26; 0 means
-                      none yet */
+    mli_u64 birth; /* a cache: the latest birth of this scope that has no stream, as the mark, 26
+                      bits, and the number of the birth, 26 bits; 0 means none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */

@@ -341,9 +341,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Notes the row of the stack for the block of this key, which the present call opens. If `row` is
-   0, or the table of picked blocks has no room, counts the stack as dropped. Requires: the call
-   calls mli_stack_forget before it returns. */
+/* Notes the row of the stack for the block that the present public call opens under this key. If
+   `row` is 0, or the table of picked blocks has no room, counts the stack as dropped. Requires:
+   the public call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint64_t key, uint32_t dev,
                                    double scale) {
     MLI_REQUIRE(!mli_is_inside());

@@ -24,7 +24,8 @@ typedef struct mli_watch {
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
     mli_u64 holders_bytes;            /* the live bytes when the device's holders were noted last;
                                          0 if they were never noted */
-    mli_u64 checks;                   /* band checks so far; the addition orders the checks */
+    mli_u64 checks; /* how many band checks have begun. Nobody reads the number: the atomic addition
+                       orders two checks, see mli_band_update. */
     uint64_t free_interval;     /* the bytes a thread frees until it requests a check; 0 means
                                    never */
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */

@@ -424,6 +424,6 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     return 1;
 }
 #else
-MLI_PRIVATE int mli_module_keep(void) { return 1; } /* this is a program, or libc is musl, which
-                                                       closes no library */
+/* The code is in an executable, or musl never closes a library. Elsewhere nothing is kept. */
+MLI_PRIVATE int mli_module_keep(void) { return 1; }
 #endif

@@ -183,8 +183,8 @@ MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char 
    newest such pair if `route` is NULL. Returns NULL if there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
-/* Returns the name of the checkpoint with the most live bytes, or NULL if no snapshot has a
-   name. */
+/* Returns the name of the checkpoint, a snapshot with a name, that has the most live bytes. NULL
+   means that there is none. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
 
 /* Returns the latest sample of a physical device. */

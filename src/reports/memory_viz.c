@@ -241,7 +241,8 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event. If the event has no block, `addr` is a number of the event's own. */
+/* Writes an event. An event without a block has another number in place of its address: "oom" has
+   the free bytes of the device, "snapshot" has 0. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");

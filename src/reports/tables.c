@@ -88,9 +88,9 @@ static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     }
     mli_put_str(w->x.o, n ? "} " : " ");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, and 'X' for billionths. These
-   are nanoseconds, which are written as seconds, or a rate. If `d` is all devices, there is no
-   device label. If `key` is NULL, there is no label `key`. */
+/* Writes a sample of the value `v`. `kind` is 'd' if v is signed, and 'X' if v is in billionths: it
+   writes nanoseconds as seconds, or a rate. Any other kind writes v unsigned. If the device is
+   memlord_device_all(), there is no device label. If `key` is NULL, there is no other label. */
 static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
     mli_out *o = w->x.o;

@@ -340,7 +340,7 @@ static const words *const *frames_of(int side, const cJSON *item, size_t *depth)
         for (const words *f = frame->inlined ? frame->inlined : frame; f->name; f++) {
             frames = (const words **)grown(frames, n, &room, sizeof *frames);
             frames[n++] = f;
-            if (f == frame) break; /* there is one function */
+            if (f == frame) break; /* nothing is inlined */
         }
     }
     *depth = n - 1;

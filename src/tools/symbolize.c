@@ -348,12 +348,12 @@ static size_t made, made_named; /* places in code that was made at run time; tho
 
 /* Names a place that is in no module, by the perf map. */
 static void name_made(cJSON *place) {
-    const cJSON *module = get(place, "module"), *offset = get(place, "offset");
+    const cJSON *path = get(place, "module"), *offset = get(place, "offset");
     cJSON *site = get(place, "site");
     const char *function = text_of(site, "function"), *name;
     if (!cJSON_IsNumber(offset) || !(offset->valuedouble > 0) || !cJSON_IsObject(site) ||
         (function && *function) ||
-        !(cJSON_IsNull(module) || (cJSON_IsString(module) && !module->valuestring[0])))
+        !(cJSON_IsNull(path) || (cJSON_IsString(path) && !path->valuestring[0])))
         return;
     made++;
     name = perf_map_name((uint64_t)offset->valuedouble);

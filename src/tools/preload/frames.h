@@ -48,7 +48,7 @@ static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) 
 #define LIBUNWIND(name) "_ULx86_64_" name
 #define LIBUNWIND_CONTEXT "_Ux86_64_getcontext"
 #else
-#define LIBUNWIND(name) "unw_" name /* no such function exists, so libunwind is not used */
+#define LIBUNWIND(name) "unw_" name /* libunwind exports few of these names, so it is not used */
 #define LIBUNWIND_CONTEXT "unw_getcontext"
 #endif
 

@@ -62,8 +62,8 @@ static void expand_path(void) {
     *to = 0;
 }
 
-/* Says at the start that no file can be written, because the program may have closed stderr when it
-   ends. */
+/* Warns at the start if the report cannot be written. At the end the program may have closed
+   stderr. */
 static void check_path(void) {
     char line[512]; /* a longer path is cut */
     const char *why = NULL;
