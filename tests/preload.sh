@@ -229,9 +229,10 @@ files, forks, vforks and locks of the loader come through${kind:+, but for $kind
 done
 
 holds recursion 'total["allocs"] == 1
-len(frames(totals[0])) == report["stacks"]["depth"]
+len(frames(totals[0])) == report["stacks"]["depth"] + 1
+frames(totals[0])[0] == "[cut: deeper]"
 frames(totals[0])[-1] == "my_alloc"'
-verdict $? 'the stack of a recursion 100,000 deep has its innermost frames'
+verdict $? 'the stack of a recursion 100,000 deep has its innermost frames, and says that it is cut'
 
 holds frames '
 len([t for t in totals if "level14" in frames(t)]) == 1
