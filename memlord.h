@@ -8804,8 +8804,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         mli_lock_take(&s->lock);
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
-        mli_lock_drop(&s->lock);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        mli_lock_drop(&s->lock); /* a fork or a check of the map finds table and number alike */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }
@@ -9731,11 +9731,12 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
-        if (device && of != t) {
+        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
+            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
+        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
         if (device) {
             mli_span_note_high(lord, number, cell);
             row->latest = cell;
@@ -26465,7 +26466,7 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += pick.scale;
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* as the row counts allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -26914,8 +26915,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
-    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     mli_report_devices(r);
+    if (r->devices) r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
     if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
     if (!r->tag) r->tags = 0;

@@ -285,6 +285,65 @@ static void after_a_reset_of_another_thread_the_peak_is_exact_again(void **state
     assert_in_range(stats_of(lord, cpu()).peak_error, 1, 8192);
 }
 
+/* A thread that has had 20 MiB when the peak is reset, and climbs to 60,000 bytes after it, on keys
+   that it has used, so that the map does not grow. */
+typedef struct climber {
+    memlord *lord;
+    pthread_barrier_t *turn;
+    uint64_t key;
+} climber;
+static void allocs_of(const climber *c, uint64_t from, uint64_t n, uint64_t bytes) {
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        assert_ok(memlord_alloc(c->lord, cpu(), c->key + (from + i) * 64, bytes, NULL));
+}
+static void frees_of(const climber *c, uint64_t from, uint64_t n) {
+    uint64_t i;
+    for (i = 0; i < n; i++) assert_ok(memlord_free(c->lord, cpu(), c->key + (from + i) * 64, NULL));
+}
+static void *fall_and_climb(void *user) {
+    const climber *c = (const climber *)user;
+    allocs_of(c, 1000, 32, 1000);
+    allocs_of(c, 0, 300, 65536);
+    pthread_barrier_wait(c->turn); /* both are up at once */
+    frees_of(c, 1, 299);
+    allocs_of(c, 2000, 30, 1000); /* a high that the thread has not published */
+    frees_of(c, 2000, 30);
+    frees_of(c, 1000, 32);
+    pthread_barrier_wait(c->turn);
+    pthread_barrier_wait(c->turn); /* the peak is reset in between */
+    allocs_of(c, 3000, 1, 16);
+    frees_of(c, 3000, 1);
+    allocs_of(c, 1, 60, 1000);
+    pthread_barrier_wait(c->turn);
+    pthread_barrier_wait(c->turn); /* the peak is read in between */
+    frees_of(c, 0, 61);
+    return NULL;
+}
+static void after_a_reset_the_peak_has_what_threads_climb_to(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_barrier_t turn;
+    pthread_t threads[2];
+    climber c[2];
+    uint64_t i, live;
+    assert_int_equal(pthread_barrier_init(&turn, NULL, 3), 0);
+    for (i = 0; i < 2; i++) {
+        c[i].lord = lord;
+        c[i].turn = &turn;
+        c[i].key = (i + 1) << 32;
+        assert_int_equal(pthread_create(&threads[i], NULL, fall_and_climb, &c[i]), 0);
+    }
+    for (i = 0; i < 2; i++) pthread_barrier_wait(&turn);
+    memlord_peak_reset(lord, cpu());
+    for (i = 0; i < 2; i++) pthread_barrier_wait(&turn);
+    live = memlord_allocated(lord, cpu());
+    pthread_barrier_wait(&turn);
+    for (i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(live, 2 * (65536 + 60000));
+    assert_in_range(memlord_peak(lord, cpu()), live - 4096, live);
+    assert_int_equal(pthread_barrier_destroy(&turn), 0);
+}
+
 /* One thread has one block at a time, or none. */
 static void *come_and_go(void *user) {
     stair *s = (stair *)user;
@@ -620,6 +679,7 @@ int main(void) {
         TEST(so_it_is_of_small_blocks),
         TEST(what_one_thread_had_stays_in_the_peak_when_another_comes),
         TEST(after_a_reset_of_another_thread_the_peak_is_exact_again),
+        TEST(after_a_reset_the_peak_has_what_threads_climb_to),
         TEST(threads_may_come_while_others_allocate),
         TEST(nor_by_more_after_a_reset_on_another_thread),
         TEST(no_reader_sees_a_higher_peak_while_a_thread_publishes),

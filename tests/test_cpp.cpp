@@ -46,9 +46,10 @@ static void a_stack_is_cut_to_the_depth_of_the_ledger(void **state) {
         assert_ok(memlord_create(&desc, &lord));
         assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
         assert_int_equal(memlord_stacks_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
-        assert_int_equal(row.depth, depth);
+        assert_int_equal(row.depth, depth + 1);
         assert_int_equal(row.alloc_bytes, 100);
         for (uint32_t i = 0; i < depth; i++) assert_non_null(row.frames[i]);
+        assert_null(row.frames[depth]); /* the mark of a stack that is cut */
         memlord_destroy(lord);
     }
 }

@@ -466,11 +466,12 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        mli_cell_limit_set(cell, mli_u64_load(&cell->base) + mli_cell_share(lord, row));
-        if (device && of != t) {
+        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
+            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
             mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
             continue;
         }
+        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
         if (device) {
             mli_span_note_high(lord, number, cell);
             row->latest = cell;

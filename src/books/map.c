@@ -216,8 +216,8 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
         mli_lock_take(&s->lock);
         same = s->size == size;
         if (same) failed = mli_shard_swap_table(lord, t, s, &next);
-        mli_lock_drop(&s->lock);
         if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        mli_lock_drop(&s->lock); /* a fork or a check of the map finds table and number alike */
         mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
         if (failed <= 0) return failed;
     }

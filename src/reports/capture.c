@@ -30,7 +30,7 @@ static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
     leak = &r->stack_leak[pick.row];
     leak->row = pick.row;
     leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
-    leak->blocks += pick.scale;
+    leak->blocks += (double)mli_pick_units(&pick) / MLI_STACK_UNITS; /* as the row counts allocs */
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -479,8 +479,8 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
     r->mark = MLI_BIRTH(mli_mark_bits(lord));
-    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     mli_report_devices(r);
+    if (r->devices) r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
     if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
     if (!r->tag) r->tags = 0;
