@@ -59,6 +59,9 @@ static void begin_guard(void) {
 }
 
 #define UNWIND_MS 2000 /* the longest that a stack takes */
+#ifndef sigev_notify_thread_id /* the name in timer_create(2), which glibc 2.36 does not have */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 /* Has SIGSEGV sent to this thread when the time of its unwinder is up. If the stack of every alloc
    is taken, there is no limit, because a limit takes longer than a stack. Returns 1 if there is a
@@ -71,7 +74,7 @@ static int begin_limit(timer_t *limit) {
     memset(&in, 0, sizeof in);
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = SIGSEGV;
-    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
     in.it_value.tv_sec = UNWIND_MS / 1000;
     if (timer_create(CLOCK_MONOTONIC, &event, limit)) return 0;
     (void)timer_settime(*limit, 0, &in, NULL);
