@@ -409,7 +409,8 @@ tests['what is no profile is answered with a reason, and what was shown stays'] 
     assert.match(await page.textContent('#message'), /torn\.json is not JSON.*still the one before/);
     for (const [body, said] of [['[]', 'missing'], ['{"schema":"memlord/9"}', 'memlord/9'], ['null', 'missing'], ['{"schema":1}', 'not .memlord/2']]) {
         await dropFile(page, 'other.json', body);
-        assert.match(await page.textContent('#message'), new RegExp('other\\.json is not a profile.*' + said));
+        await page.waitForFunction(wanted => new RegExp(wanted).test(document.querySelector('#message').textContent),
+            'other\\.json is not a profile.*' + said); // the file is read after the drop
     }
     assert(await page.isVisible('#devices .card'));
     await dropFile(page, 'bare.json', '{"schema":"memlord/2"}');
