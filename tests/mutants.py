@@ -95,10 +95,10 @@ def compile_fault(here, text, fault):
     open(f'{here}/{HEADER}', 'w').write(text[:start] + new + text[end:])
     file, number = PLACES[text.count('\n', 0, start)]
     parts = dict(OBJECTS)
-    if new and file not in OBJECTS:  # a module's header: all modules may have what is in it
+    if end > start and file not in OBJECTS:  # a module's header: all modules may have what is in it
         open(f'{here}/impl.c', 'w').write(f'#define MEMLORD_IMPLEMENTATION\n#include "{HEADER}"\n')
         return not run(['gcc', '-O0', *FLAGS, f'-I{here}', '-c', f'{here}/impl.c', '-o', f'{here}/impl.o'])
-    if new:
+    if end > start:  # a negation is replaced by nothing
         body = open(f'src/{file}').read()
         at = len(''.join(body.splitlines(True)[:number - 1])) + start - text.rfind('\n', 0, start) - 1
         open(f'{here}/module.c', 'w').write(body[:at] + new + body[at + end - start:])
