@@ -66,7 +66,7 @@ END
 # Exact bytes of a sample type: -raw lists every sample's values, in the order of the types.
 pprof_sums() { # TYPE'S PLACE STATISTIC
     sum=$(awk -v n="$1" '/^Samples:/ { on = 1; next } /^Locations/ { on = 0 }
-            on && /^ *[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+:/ {
+            on && /^ *[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+:/ {
                 gsub(":", ""); sum += $n } END { printf "%.0f", sum }' $out/pprof.raw)
     [ "$sum" = "$(value "$2")" ] || echo "$2: $sum instead of $(value "$2")"
 }
