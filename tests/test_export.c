@@ -181,7 +181,7 @@ static void the_thread_writes_a_file_that_is_always_whole(void **state) {
         uint64_t live;
         assert_non_null(text);
         assert_memory_equal(text, "# HELP memlord_", 15);
-        time_at = strstr(text, "\n# HELP memlord_build_info ");
+        time_at = strstr(text, "\n# HELP memlord_info ");
         assert_true(time_at && strchr(time_at, '}') && text[strlen(text) - 1] == '\n');
         free(text);
         live = live_in(path);

@@ -1199,15 +1199,14 @@ static void a_cut_list_of_tags_or_scopes_says_how_many_bytes_it_leaves_out(void 
 /* -- the tables -- */
 
 /* What a call costs depends on the ledger's own settings: no report claims to know it. */
-static void the_first_line_says_what_memory_is_the_ledger_s_own(void **state) {
+static void a_line_says_what_memory_is_the_ledger_s_own(void **state) {
     test_case *t = (test_case *)*state;
-    char first[96], *text, *json, *rest;
+    static const char own[] = "\nits own memory ";
+    char *text, *json, *rest;
     t->now += 1000000000u;
     text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
-    snprintf(first, sizeof first, "MemLord " MEMLORD_VERSION "  pid %d  up 1.0 s  its own memory ",
-             (int)getpid());
-    assert_memory_equal(text, first, strlen(first));
-    rest = text + strlen(first);
+    assert_non_null(rest = strstr(text, own));
+    rest += sizeof own - 1;
     assert_true(strtod(rest, &rest) > 0);
     assert_int_equal(strcspn(rest, "\n"), strlen(" KiB"));
     free(text);
@@ -2426,7 +2425,7 @@ int main(void) {
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),
         TEST(what_is_freed_and_pending_is_no_leak),
-        TEST_FAKES(the_first_line_says_what_memory_is_the_ledger_s_own),
+        TEST_FAKES(a_line_says_what_memory_is_the_ledger_s_own),
         TEST(a_peak_of_all_devices_says_that_it_is_a_sum),
         TEST_SITES(an_arena_is_a_holder_a_site_and_untagged),
         TEST(tags_come_by_size_and_planned_ones_among_them),

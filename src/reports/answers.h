@@ -32,6 +32,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
+/* Writes the process that a report is of, as in "sort, pid 4242 on a1, since
+   2027-01-15T08:00:00.123Z for 1.0 s". If `raw` is 1, the names are not escaped. */
+MLI_PRIVATE MLI_COLD void mli_text_process(mli_report *r, mli_out *o, int raw);
+
 /* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
    with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
    and leaves that bound in r->out.name_max. */

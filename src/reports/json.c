@@ -60,16 +60,26 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
     mli_put_str(o, "\"");
 }
 
+/* Writes a text, or null if it is not known. */
+static MLI_COLD void mli_json_known(mli_out *o, const char *name, const char *text) {
+    mli_jsonf(o, ",%s:%s", name, *text ? text : NULL);
+}
+MLI_PRIVATE MLI_COLD void mli_json_process(mli_report *r) {
+    mli_json_known(r->o, "program", r->who.program);
+    mli_json_known(r->o, "host", r->who.host);
+    mli_json_u64(r->o, "pid", mli_pid());
+    mli_json_time(r->o, "started_at", r->lord->started_wall);
+    mli_json_u64(r->o, "uptime_ns", r->uptime);
+}
+
 static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
-    mli_jsonf(r->o,
-              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
-              "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
-              r->mark, (uint64_t)r->snapshots);
+    mli_json_process(r);
+    mli_jsonf(r->o, ",'labels':%s,'own_bytes':%ju,'mark':%ju,'num_snapshots':%ju",
+              mli_labels(lord), mli_own_bytes(lord), r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
                   mli_hook_on(lord, MLI_HOOK_SITES) != 0);

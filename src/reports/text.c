@@ -671,17 +671,24 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
+/* Writes the memory of the ledger itself, and how exact its peaks are. */
+static MLI_COLD void mli_text_own(mli_report *r) {
+    mli_putf(r->o, "its own memory %jo", mli_own_bytes(r->lord));
+    if (r->total.peak_error)
+        mli_putf(r->o, ", peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+}
+
 MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_put_str(r->o, "MemLord " MEMLORD_VERSION "  ");
+    mli_text_process(r, r->o, 0);
     mli_put_str(r->o, "\n");
     mli_text_verdicts(r);
     mli_text_labels(r);
+    mli_text_own(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
         return;

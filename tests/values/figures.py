@@ -566,7 +566,8 @@ def about(report):
     n, lost = len(e["list"]), e["lost"]
     return [row + [""] * (3 - len(row)) for row in filter(None, [
         m["labels"] and ["labels", m["labels"]], ["written", m["generated_at"]],
-        m["uptime_ns"] and ["after", duration(m["uptime_ns"])], ["process", str(m["pid"])],
+        m["program"] and ["program", m["program"]], m["host"] and ["host", m["host"]], ["process", str(m["pid"])],
+        m["started_at"] and ["started", m["started_at"]], m["uptime_ns"] and ["after", duration(m["uptime_ns"])],
         ["MemLord", report["version"]], ["MemLord’s own memory", size(m["own_bytes"]), exact(m["own_bytes"])],
         not m["sites_enabled"] and ["sites", "off"],
         not m["operation_tracking_enabled"] and ["scopes", "none used"],
@@ -589,7 +590,8 @@ def expected(report):
     places = [Place(report, d) for d in by_peak(report)]
     m = report["metadata"]
     return {
-        "title": " · ".join(filter(None, ["MemLord", m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
+        "title": " · ".join(filter(None, [
+            cut(m["program"], 60) if m["program"] else "MemLord", m["host"] and cut(m["host"], 60), m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
         "answers": answers(report),
         "figures": figures(report),
         "cards": [d.card() for d in places[:CARDS]],

@@ -6,7 +6,7 @@ import difflib
 import re
 
 from lists import LOSSES, MISTAKES
-from notation import PID, address, average, bytes_text, fixed, ns_text, percent_text, shown
+from notation import address, average, bytes_text, fixed, ns_text, percent_text, process_text, shown
 from phases import highest
 from script import ANY, TYPES, Device
 
@@ -732,12 +732,11 @@ class Report:
 
     def first_screen(self):
         ledger = self.ledger
-        up = (ledger.now - ledger.started) // 100_000_000
-        self.put("header", "MemLord %s  pid %d  up %s s  its own memory %s" % (
-            ledger.version, PID, fixed(up, 1), bytes_text(ledger.own["TEXT"])))
+        self.put("header", "MemLord %s  %s" % (ledger.version, process_text(ledger, NAME)))
         self.verdicts()
         if ledger.labels:
             self.put("labels", "labels: " + shown(ledger.labels))
+        self.put("header", "its own memory %s" % bytes_text(ledger.own["TEXT"]))
         if not ledger.devices:
             self.put("header", "nothing recorded")
             return

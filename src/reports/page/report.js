@@ -1763,7 +1763,8 @@ function showAbout(p, body) {
     const meta = p.meta, e = p.events, dropped = obj(meta.dropped);
     const passed = PASSED.filter(key => zero(dropped[key])).map(key => count(dropped[key]) + ' ' + key.replace('_', ' '));
     fill(body, facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
-        num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['process', String(meta.pid)],
+        meta.program && ['program', text(meta.program)], meta.host && ['host', text(meta.host)], num(meta.pid) && ['process', String(meta.pid)],
+        meta.started_at && ['started', text(meta.started_at)], num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)],
         p.raw.version && ['MemLord', text(p.raw.version)],
         num(meta.own_bytes) !== null && ['MemLord’s own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
@@ -1811,7 +1812,8 @@ function show(raw) {
     sections.splice(0, 5).map(id => drawSection(id, p)).forEach(link);
     $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body').prepend(rangeTools());
     look(...p.fit);
-    document.title = ['MemLord', text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
+    document.title = [p.meta.program ? text(p.meta.program, 60) : 'MemLord', p.meta.host && text(p.meta.host, 60), text(p.meta.labels, 60),
+        num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
     setTimeout(function next() {
         if (view.profile !== p) return;
         link(drawSection(sections.shift(), p));
