@@ -224,10 +224,9 @@
                          about 4 KiB together, or a 64th of the peak if that is more. Their
                          parts do not grow again when some of them end. Threads that have been
                          idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. A reset
-                         of the peak of several threads does not lower peak_error: it goes by
-                         the highest peak so far. The same holds for tags. It holds for sites,
-                         too, but the first thread of a site may hold back a counter_batch.
+                         twice as much. No thread holds back more than counter_batch. The same
+                         holds for tags. It holds for sites, too, but the first thread of a
+                         site may hold back a counter_batch.
                          JSON has the peak_error of each tag and site. A reader of the peak,
                          such as a report or a snapshot, raises it to the live bytes of that
                          moment if these are more. The peak of a scope is exact on one device
@@ -9040,7 +9039,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
@@ -9049,7 +9048,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that says when the thread requests its next band check: at a
@@ -9075,8 +9074,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      latest and cells */
+    mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
+                      published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -9091,7 +9090,9 @@ typedef struct mli_row {
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
-    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
+                              these have not been published since */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -9423,6 +9424,11 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
+}
+
 /* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
    adds them to the peak, because the published bytes, the level of that cell and these bytes were
    live together. Requires: the caller holds the row's lock. */
@@ -9430,16 +9436,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
+/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
+   then row->held has the bytes that it holds back, and publications of other cells add them to the
+   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
+   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
+   call publishes, too, because it lowers these bytes. */
+static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    row->held += holds;
+    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(mli_cell_next_check(cell), 0);
+    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+}
+/* Returns the part of row->held that is of this cell. The halving also undoes what
+   mli_cell_limit_set does to a limit of 0. */
+static uint64_t mli_cell_held(const mli_cell *cell) {
+    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
+    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+}
+
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
-}
-
-/* Sets the limit of a cell, which is never 0 from then on. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9463,9 +9484,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_lock_take(&row->lock);
         if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
+        row->held -= mli_cell_held(cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row);
+        live = published + level - base + mli_row_first_holds(row) + row->held;
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
@@ -9632,8 +9654,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
-   `level` also pairs with mli_cell_count_free. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
+   also pairs with the releases of the calls that count: a reader that finds the level of a call also
+   finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9656,8 +9679,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
    together. The levels of all cells may be of different moments: the thread of one cell may have
    freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `out` before the level and `frees` after it. Without a batch the published
-   bytes are the live bytes. */
+   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
+   the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -9728,22 +9751,28 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) row->latest = NULL;
+    row->first = NULL;
+    row->slack = row->held = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
+        uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
-            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
-            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+        if (device && of != t) { /* the spans of its thread need its base and its high */
+            mli_cell_ask(of, row, cell);
             continue;
         }
-        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
+        level = mli_u64_load(&cell->level);
+        holds = level - mli_u64_load(&cell->base);
         if (device) {
             mli_span_note_high(lord, number, cell);
-            row->latest = cell;
+            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
         }
-        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     }
+    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
 }
 
