@@ -217,19 +217,20 @@
         peak             highest `allocated` since create, reset or peak_reset. It is never too
                          high, and too low by at most peak_error. Calls that overlap count
                          as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
-                         reset by another thread it is 0 again from that thread's next call
-                         on. Otherwise each thread counts on its own, and adds its count to
-                         the peak from time to time. Busy threads hold back about 4 KiB
-                         together, or a 64th of the peak if that is more. Their parts do
-                         not grow again when some of them end. Threads
-                         that have been idle since other threads came can hold back
-                         more: with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags. It holds for sites, too, but
-                         the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A reader of the peak, such as
-                         a report or a snapshot, raises it to the live bytes of that moment
-                         if these are more. The peak of a scope is exact on one device
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
+                         thread resets the peak, it is 0 again from the next call of the
+                         recording thread on. Otherwise each thread counts on its own, and
+                         adds its count to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more. Their
+                         parts do not grow again when some of them end. Threads that have been
+                         idle since other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. A reset
+                         of the peak of several threads does not lower peak_error: it goes by
+                         the highest peak so far. The same holds for tags. It holds for sites,
+                         too, but the first thread of a site may hold back a counter_batch.
+                         JSON has the peak_error of each tag and site. A reader of the peak,
+                         such as a report or a snapshot, raises it to the live bytes of that
+                         moment if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -5671,8 +5672,8 @@ typedef struct mli_phys {
                               lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
                                 mli_frame_runs; under the callbacks lock */
-    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              under the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
+                                capacity_reader_numbers; under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
@@ -9796,11 +9797,14 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
+   changes with the rows of devices, all of which it takes at once: a free counts in both or in
+   none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
     for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
     mli_map_thaw(lord);
     return end;
 }
@@ -9808,9 +9812,11 @@ static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
-    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        i = 1;
+        do i = mli_rows_reset(lord, t, book, i);
+        while (i < mli_row_count(lord, book));
+    }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
@@ -22255,6 +22261,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
+                                                                    of a type; under the callbacks
+                                                                    lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
@@ -22342,9 +22351,11 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
-   sampler. A source that this thread left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
+   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp counts
+   as ended. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+                                         mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
@@ -22353,10 +22364,15 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     if (mine) {
         phys->sampler = &mli_self;
         phys->sampler_frame = here;
-        phys->sampler_void = 0;
+        phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
+        *source = lord->room->capacity_readers[phys->device.type];
     }
     mli_callbacks_leave(lord);
     return mine;
+}
+/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
+    return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
@@ -22365,10 +22381,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_callbacks_enter(lord);
-    source = lord->room->capacity_readers[phys->device.type];
-    mli_callbacks_leave(lord);
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -22377,7 +22390,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK && mli_phys_reader_replaced(lord, phys)) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -22396,18 +22409,18 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
     lord->room->capacity_readers[type] = source;
+    lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
-        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+        while (phys->sampler && phys->sampler != (void *)&mli_self &&
+               mli_phys_reader_replaced(lord, phys)) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        /* This drops the sample that this thread may be taking, or has left by longjmp. */
-        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -25885,22 +25898,39 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
+   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
+    memlord *lord = v->lord;
+    for (;;) {
+        size_t bytes = 0;
+        int book, grew = 0;
+        for (book = 0; book < MLI_BOOKS; book++) {
+            v->rows[book] = mli_row_count(lord, book);
+            bytes += v->rows[book] * sizeof *v->sums[book];
+        }
+        v->sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+        if (!v->sums[0]) return 0;
+        for (book = 1; book < MLI_BOOKS; book++)
+            v->sums[book] = v->sums[book - 1] + v->rows[book - 1];
+        mli_lock_take(&mli_process.cold_lock);
+        for (book = 0; book < MLI_BOOKS; book++) grew |= v->rows[book] != mli_row_count(lord, book);
+        if (!grew) return bytes;
+        mli_lock_drop(&mli_process.cold_lock); /* another thread made a row meanwhile */
+        mli_own_free(lord, v->sums[0], bytes);
+    }
+}
+
 MLI_API memlord_result memlord_verify(memlord *lord) {
     mli_verify v;
-    size_t bytes = 0;
-    int book, failed;
+    size_t bytes;
+    int failed;
     if (!lord) return MEMLORD_OK;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     memset(&v, 0, sizeof v);
     v.lord = lord;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        v.rows[book] = mli_row_count(lord, book);
-        bytes += v.rows[book] * sizeof *v.sums[book];
-    }
-    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
-    if (!v.sums[0]) return MEMLORD_E_NOMEM;
-    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
-    mli_lock_take(&mli_process.cold_lock);
+    bytes = mli_verify_begin(&v);
+    if (!bytes) return MEMLORD_E_NOMEM;
     mli_map_freeze(lord);
     mli_fences_enter(lord);
     failed = mli_verify_all(&v);

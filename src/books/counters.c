@@ -531,11 +531,14 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
+   changes with the rows of devices, all of which it takes at once: a free counts in both or in
+   none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
     for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
     mli_map_thaw(lord);
     return end;
 }
@@ -543,9 +546,11 @@ static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
-    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        i = 1;
+        do i = mli_rows_reset(lord, t, book, i);
+        while (i < mli_row_count(lord, book));
+    }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
