@@ -217,19 +217,19 @@
         peak             highest `allocated` since create, reset or peak_reset. It is never too
                          high, and too low by at most peak_error. Calls that overlap count
                          as if one came after the other, in any order. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records. After a
-                         reset by another thread it is 0 again from that thread's next call
-                         on. Otherwise each thread counts on its own, and adds its count to
-                         the peak from time to time. Busy threads hold back about 4 KiB
-                         together, or a 64th of the peak if that is more. Their parts do
-                         not grow again when some of them end. Threads
-                         that have been idle since other threads came can hold back
-                         more: with 8 threads twice as much. No thread holds back more than
-                         counter_batch. The same holds for tags. It holds for sites, too, but
-                         the first thread of a site may hold back a counter_batch. JSON has
-                         the peak_error of each tag and site. A reader of the peak, such as
-                         a report or a snapshot, raises it to the live bytes of that moment
-                         if these are more. The peak of a scope is exact on one device
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. If another
+                         thread resets the peak, it is 0 again from the next call of the
+                         recording thread on. Otherwise each thread counts on its own, and
+                         adds its count to the peak from time to time. Busy threads hold back
+                         about 4 KiB together, or a 64th of the peak if that is more. Their
+                         parts do not grow again when some of them end. Threads that have been
+                         idle since other threads came can hold back more: with 8 threads
+                         twice as much. No thread holds back more than counter_batch. The same
+                         holds for tags. It holds for sites, too, but the first thread of a
+                         site may hold back a counter_batch.
+                         JSON has the peak_error of each tag and site. A reader of the peak,
+                         such as a report or a snapshot, raises it to the live bytes of that
+                         moment if these are more. The peak of a scope is exact on one device
                          if no threads share the scope. On several devices it is an upper
                          bound: memlord_scope_export
         freed            bytes credited since the last collection or reset. The host has freed
@@ -2365,10 +2365,10 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 /* -- snapshots: how memory moved -- */
 
 /* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
-   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
-   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
-   do those in which a device, or all devices together, held most. A checkpoint goes only when
-   nothing else can.
+   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
+   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
+   first and the last one stay, and so do those in which a device, or all devices together, held
+   most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
    Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
            block. */
@@ -5672,8 +5672,8 @@ typedef struct mli_phys {
                               lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
                                 mli_frame_runs; under the callbacks lock */
-    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              under the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
+                                capacity_reader_numbers; under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */
@@ -9040,7 +9040,7 @@ static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) 
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(mli_u64_load_own(&cell->high) - level);
 }
 /* Counts the bytes of a free; the caller adds to `frees`. Returns a negative value if the level
@@ -9049,7 +9049,7 @@ static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
 static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) - bytes;
     mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
+    mli_u64_store_release(&cell->level, level); /* pairs with the load in mli_cells_sum */
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that says when the thread requests its next band check: at a
@@ -9075,8 +9075,8 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock; /* guards at_reset, first and slack; if the ledger has a batch, also published,
-                      latest and cells */
+    mli_lock lock; /* guards at_reset, first, slack and held; if the ledger has a batch, also
+                      published, latest and cells */
     uint32_t dev;          /* the number of the device */
     mli_u32 cells;         /* how many cells of the row have published; always 0 without a batch */
     void *subject;         /* mli_device_record, mli_site_record or the kept name of a tag */
@@ -9091,7 +9091,9 @@ typedef struct mli_row {
     mli_u64 arena;         /* of a tag: its arena bytes; under the lock of the device's row */
     mli_cell *first;       /* the row's first cell, while a second cell has published and the
                               first has not published again since; otherwise NULL */
-    uint64_t slack;        /* the highest value of mli_row_slack so far */
+    uint64_t slack;        /* the highest value of mli_row_slack since the last peak reset */
+    uint64_t held;         /* of a device: the bytes that cells held back at the last peak reset, if
+                              these have not been published since */
     struct {               /* the sums at the last reset; a collection also restarts `freed` */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -9423,6 +9425,11 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
+}
+
 /* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
    adds them to the peak, because the published bytes, the level of that cell and these bytes were
    live together. Requires: the caller holds the row's lock. */
@@ -9430,16 +9437,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
+/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
+   then row->held has the bytes that it holds back, and publications of other cells add them to the
+   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
+   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
+   call publishes, too, because it lowers these bytes. */
+static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    row->held += holds;
+    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(mli_cell_next_check(cell), 0);
+    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+}
+/* Returns the part of row->held that is of this cell. The halving also undoes what
+   mli_cell_limit_set does to a limit of 0. */
+static uint64_t mli_cell_held(const mli_cell *cell) {
+    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
+    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+}
+
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
-}
-
-/* Sets the limit of a cell, which is never 0 from then on. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -9463,9 +9485,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_lock_take(&row->lock);
         if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
+        row->held -= mli_cell_held(cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row);
+        live = published + level - base + mli_row_first_holds(row) + row->held;
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
@@ -9632,8 +9655,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
-   `level` also pairs with mli_cell_count_free. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
+   also pairs with the releases of the calls that count: a reader that finds the level of a call also
+   finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -9656,8 +9680,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
    together. The levels of all cells may be of different moments: the thread of one cell may have
    freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `out` before the level and `frees` after it. Without a batch the published
-   bytes are the live bytes. */
+   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
+   the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -9728,22 +9752,28 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) row->latest = NULL;
+    row->first = NULL;
+    row->slack = row->held = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
+        uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
-            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
-            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+        if (device && of != t) { /* the spans of its thread need its base and its high */
+            mli_cell_ask(of, row, cell);
             continue;
         }
-        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
+        level = mli_u64_load(&cell->level);
+        holds = level - mli_u64_load(&cell->base);
         if (device) {
             mli_span_note_high(lord, number, cell);
-            row->latest = cell;
+            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
         }
-        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     }
+    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
 }
 
@@ -9797,11 +9827,14 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     }
 }
 /* Starts an epoch for some rows of a book, from `first` on. Returns the number of the row after
-   them. The calls of all threads wait for it, so it takes at most 1024 rows. */
+   them. The calls of all threads wait for it, so it takes at most 1024 rows. The number of the epoch
+   changes with the rows of devices, all of which it takes at once: a free counts in both or in
+   none. */
 static MLI_COLD uint32_t mli_rows_reset(memlord *lord, mli_thread *t, int book, uint32_t first) {
     const uint32_t n = mli_row_count(lord, book), end = n - first < 1024 ? n : first + 1024;
     mli_map_freeze(lord);
     for (; first < end; first++) mli_row_reset(lord, t, book, first);
+    if (book == MLI_BOOK_DEVICE) (void)mli_u64_add(&lord->counters.epoch, 1);
     mli_map_thaw(lord);
     return end;
 }
@@ -9809,9 +9842,11 @@ static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_row_count(lord, book);) i = mli_rows_reset(lord, t, book, i);
-    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (book = 0; book < MLI_BOOKS; book++) {
+        i = 1;
+        do i = mli_rows_reset(lord, t, book, i);
+        while (i < mli_row_count(lord, book));
+    }
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
     mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
@@ -22256,6 +22291,9 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    uint64_t capacity_reader_numbers[MEMLORD_DEVICE_TYPE_COUNT]; /* grows by 1 with each new source
+                                                                    of a type; under the callbacks
+                                                                    lock */
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* `last` of mli_log_due for refused reservations */
@@ -22343,9 +22381,11 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a physical device, and returns 1. Returns 0 if the device has a
-   sampler. A source that this thread left by longjmp counts as ended. */
-static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+/* Makes this thread the sampler of a physical device, stores the source to ask at `source`, and
+   returns 1. Returns 0 if the device has a sampler. A source that this thread left by longjmp counts
+   as ended. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here,
+                                         mli_capacity_reader *source) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* otherwise another thread may write
@@ -22354,10 +22394,15 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     if (mine) {
         phys->sampler = &mli_self;
         phys->sampler_frame = here;
-        phys->sampler_void = 0;
+        phys->sampler_reader = lord->room->capacity_reader_numbers[phys->device.type];
+        *source = lord->room->capacity_readers[phys->device.type];
     }
     mli_callbacks_leave(lord);
     return mine;
+}
+/* Returns 1 if the source that the sampler asks is no longer the source of its type. */
+static MLI_COLD int mli_phys_reader_replaced(const memlord *lord, const mli_phys *phys) {
+    return phys->sampler_reader != lord->room->capacity_reader_numbers[phys->device.type];
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_none_held());
@@ -22366,10 +22411,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_callbacks_enter(lord);
-    source = lord->room->capacity_readers[phys->device.type];
-    mli_callbacks_leave(lord);
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS(), &source)) return MEMLORD_E_STATE;
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -22378,7 +22420,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK && mli_phys_reader_replaced(lord, phys)) r = MEMLORD_E_UNKNOWN;
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -22397,18 +22439,18 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
     lord->room->capacity_readers[type] = source;
+    lord->room->capacity_reader_numbers[type]++;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* an unused phys may be used later */
         mli_callbacks_enter(lord);
-        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+        while (phys->sampler && phys->sampler != (void *)&mli_self &&
+               mli_phys_reader_replaced(lord, phys)) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        /* This drops the sample that this thread may be taking, or has left by longjmp. */
-        phys->sampler_void = 1;
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -25980,22 +26022,39 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
 
 /* -- public -- */
 
+/* Allocates a sum for each row and takes the cold lock, under which rows are made. Returns the bytes
+   that it allocated; 0 means that there is no memory, and that the lock is not taken. */
+static MLI_COLD size_t mli_verify_begin(mli_verify *v) {
+    memlord *lord = v->lord;
+    for (;;) {
+        size_t bytes = 0;
+        int book, grew = 0;
+        for (book = 0; book < MLI_BOOKS; book++) {
+            v->rows[book] = mli_row_count(lord, book);
+            bytes += v->rows[book] * sizeof *v->sums[book];
+        }
+        v->sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+        if (!v->sums[0]) return 0;
+        for (book = 1; book < MLI_BOOKS; book++)
+            v->sums[book] = v->sums[book - 1] + v->rows[book - 1];
+        mli_lock_take(&mli_process.cold_lock);
+        for (book = 0; book < MLI_BOOKS; book++) grew |= v->rows[book] != mli_row_count(lord, book);
+        if (!grew) return bytes;
+        mli_lock_drop(&mli_process.cold_lock); /* another thread made a row meanwhile */
+        mli_own_free(lord, v->sums[0], bytes);
+    }
+}
+
 MLI_API memlord_result memlord_verify(memlord *lord) {
     mli_verify v;
-    size_t bytes = 0;
-    int book, failed;
+    size_t bytes;
+    int failed;
     if (!lord) return MEMLORD_OK;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     memset(&v, 0, sizeof v);
     v.lord = lord;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        v.rows[book] = mli_row_count(lord, book);
-        bytes += v.rows[book] * sizeof *v.sums[book];
-    }
-    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
-    if (!v.sums[0]) return MEMLORD_E_NOMEM;
-    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
-    mli_lock_take(&mli_process.cold_lock);
+    bytes = mli_verify_begin(&v);
+    if (!bytes) return MEMLORD_E_NOMEM;
     mli_map_freeze(lord);
     mli_fences_enter(lord);
     failed = mli_verify_all(&v);

@@ -194,7 +194,28 @@ preloaded env MEMLORD_REPORT="$out/none.json" MEMLORD_STACK_DEPTH=0 "$out/stacks
 max([0] + [len(frames(t)) for t in totals if frames(t)[0] != '[cut: deeper]']) <= 5"
 verdict $? 'MEMLORD_STACK_DEPTH bounds them, a stack that is cut says so, and 0 turns them off'
 
-# -- unwinders that fail --
+# -- libunwind, and unwinders that fail --
+
+# A libunwind without functions.
+mkdir -p "$out/empty" && echo | c -fPIC -shared -x c - -o "$out/empty/libunwind.so.8" || exit 1
+
+name='stacks go through code that was made at run time by default'
+if [ "$(uname -m)" != x86_64 ]; then
+    skip "$name" 'libunwind is used on x86-64'
+elif [ -z "$(library libunwind.so.8)" ]; then
+    skip "$name" 'no libunwind.so.8'
+else
+    preloaded env MEMLORD_REPORT="$out/made.json" "$out/stacks" made && holds made "
+sum(t['samples'] for t in totals) > 100 and not labels
+{('main' in frames(t), frames(t)[-1]) for t in totals} == {(True, 'my_alloc')}"
+    verdict $? "$name"
+fi
+
+preloaded env LD_LIBRARY_PATH="$out/empty" MEMLORD_REPORT="$out/made.json" "$out/stacks" made && holds made "
+sum(t['samples'] for t in totals) > 100 and not labels
+{frames(t)[0][:5] for t in totals} <= {'main', '[cut:', '_start'}
+{frames(t)[-1] for t in totals} == {'my_alloc'}"
+verdict $? 'without libunwind the unwinder of libgcc takes them, and says where it ends'
 
 name='an unwinder that crashes or hangs takes its stack with it, and not the program'
 if [ "$(uname -m)" != x86_64 ]; then
@@ -205,7 +226,7 @@ else
     for how in crash hang ''; do
         [ -n "$how" ] || break
         preloaded env LD_LIBRARY_PATH="$out/fake" FAKE_UNWINDER=$how MEMLORD_REPORT="$out/$how.json" \
-            MEMLORD_STACK_BYTES=60000 "$out/stacks" chain && holds $how "
+            "$out/stacks" chain && holds $how "
 labels == 'stacks are missing: an unwinder crashed or hung'
 total['allocs'] == 100000 and total['allocated'] == 5 * 10**7
 sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
@@ -214,15 +235,20 @@ sum(t['samples'] for t in totals if len(frames(t)) > 16) > 50" || break
     verdict $? "$name"
 fi
 
-for bytes in 1 ''; do
-    kind=
+for way in 'with every stack ' 'with the unwinder of libgcc ' ''; do
+    kind= bytes= libraries=
+    case $way in
+    *every*) bytes=1 ;;
+    *libgcc*) libraries=$out/empty ;;
+    esac
     for kind in deep thread fibre signal rbp files loader forks vforks; do
-        preloaded env MEMLORD_STACK_BYTES=$bytes MEMLORD_REPORT="$out/$kind.json" "$out/stacks" $kind &&
+        preloaded env MEMLORD_STACK_BYTES=$bytes LD_LIBRARY_PATH="$libraries" MEMLORD_REPORT="$out/$kind.json" \
+            "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
         kind=
     done
     [ -z "$kind" ]
-    verdict $? "${bytes:+with every stack }deep and small stacks, fibres, a signal's, wild frame pointers, \
+    verdict $? "${way}deep and small stacks, fibres, a signal's, wild frame pointers, \
 files, forks, vforks and locks of the loader come through${kind:+, but for $kind}"
     [ -z "$bytes" ] || cp "$out/deep.json" "$out/recursion.json"
     [ -z "$bytes" ] || cp "$out/signal.json" "$out/frames.json"
@@ -267,11 +293,13 @@ verdict $? 'and finds functions that only the symbol table of the file has'
 cat >"$out/own.c" <<'C'
 #include <stddef.h>
 #include <string.h>
-static char room[1 << 20];
+static char room[1 << 20] __attribute__((aligned(16)));
 static size_t used;
 void *malloc(size_t size) {
-    used += (size + 15) / 16 * 16;
-    return used < sizeof room ? room + used : NULL;
+    const size_t at = used, taken = (size + 15) / 16 * 16;
+    if (taken > sizeof room - used) return NULL;
+    used += taken;
+    return room + at;
 }
 void free(void *ptr) { (void)ptr; }
 void *calloc(size_t n, size_t size) { return malloc(n * size); }

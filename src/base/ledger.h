@@ -94,8 +94,8 @@ typedef struct mli_phys {
                               lock */
     uintptr_t sampler_frame; /* the frame in which the sampler's thread asks the source: see
                                 mli_frame_runs; under the callbacks lock */
-    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              under the callbacks lock */
+    uint64_t sampler_reader; /* the number of the source that the sampler asks: see
+                                capacity_reader_numbers; under the callbacks lock */
     memlord_device device; /* the device that the source is asked about */
     memlord_capacity sample;
     uint64_t sampled;      /* the time of the latest sample */

@@ -69,10 +69,11 @@
     rallocx, xallocx, dallocx and sdallocx of libjemalloc, if the module that calls them is loaded
     at the start. A block has the size that was asked for. A site is the place of the call. For an
     operator new it is the place that called the operator. Sites are exact, and stacks are samples
-    unless MEMLORD_STACK_BYTES is 1. If MEMLORD_STACK_BYTES is below 65536, or MEMLORD_SKIP is set,
-    stacks are taken by libunwind.so.8 where it is installed. It is 20 times as fast, and takes
-    0.4 ms to start. A stack that does not reach its root begins with a frame that says why, such as
-    "[cut: no unwind table]". Stacks and skipped functions never change the totals.
+    unless MEMLORD_STACK_BYTES is 1. Stacks are taken by libunwind.so.8 where it is installed, and
+    else by the unwinder of libgcc. That takes 20 times as long, and ends at code without unwind
+    tables, such as that which node and Java make at run time. A stack that does not reach its root
+    begins with a frame that says why, such as "[cut: no unwind table]". Stacks and skipped
+    functions never change the totals.
 
     A child that executes a program has a report of its own. A child that is only forked inherits
     the live blocks and may free them, so they stay live in its report. Its totals and peaks begin
@@ -225,7 +226,7 @@ static inline void leave(void) {
 #define STACK_DEPTH 64
 #define STACK_DEPTH_MAX 128 /* the most frames that MemLord keeps of a stack */
 
-/* The unwinder of libunwind, or NULL if it is not used. It remembers the layout of frames, and gets
+/* The unwinder of libunwind, or NULL if there is none. It remembers the layout of frames, and gets
    through code without unwind tables if that code has frame pointers. The unwinder of libgcc is
    part of this library. It needs no start, no lock of its own and no descriptor, but takes 20 times
    as long. */
@@ -506,8 +507,10 @@ __attribute__((constructor)) static void begin(void) {
         self = getpid();
         find_operators();
         find_jemalloc();
-        if (stack_depth() || getenv("MEMLORD_SKIP")) begin_guard();
-        if (stacks_are_many()) open_libunwind();
+        if (stack_depth() || getenv("MEMLORD_SKIP")) {
+            begin_guard();
+            if (!other_malloc()) open_libunwind();
+        }
         read_skips();
         name_unseen();
         know_stderr();
