@@ -224,10 +224,9 @@
                          about 4 KiB together, or a 64th of the peak if that is more. Their
                          parts do not grow again when some of them end. Threads that have been
                          idle since other threads came can hold back more: with 8 threads
-                         twice as much. No thread holds back more than counter_batch. A reset
-                         of the peak of several threads does not lower peak_error: it goes by
-                         the highest peak so far. The same holds for tags. It holds for sites,
-                         too, but the first thread of a site may hold back a counter_batch.
+                         twice as much. No thread holds back more than counter_batch. The same
+                         holds for tags. It holds for sites, too, but the first thread of a
+                         site may hold back a counter_batch.
                          JSON has the peak_error of each tag and site. A reader of the peak,
                          such as a report or a snapshot, raises it to the live bytes of that
                          moment if these are more. The peak of a scope is exact on one device

@@ -157,6 +157,11 @@ static MLI_COLD void mli_row_join(memlord *lord, int book, uint32_t number, mli_
         if (book != MLI_BOOK_SITE) mli_special_set(t, MLI_SPECIAL_PUBLISH, 1);
     }
 }
+/* Sets the limit of a cell, which is never 0 from then on. */
+static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
+    mli_u64_store(&cell->limit, limit - !limit);
+}
+
 /* Returns the bytes that row->first holds back, or 0 if that is NULL. A publication of another cell
    adds them to the peak, because the published bytes, the level of that cell and these bytes were
    live together. Requires: the caller holds the row's lock. */
@@ -164,16 +169,31 @@ static uint64_t mli_row_first_holds(const mli_row *row) {
     return row->first ? mli_u64_load(&row->first->level) - mli_u64_load(&row->first->base) : 0;
 }
 
+/* Makes a cell of another thread publish at its next call, after a peak reset of its device. Until
+   then row->held has the bytes that it holds back, and publications of other cells add them to the
+   peak. The limit is below the base by twice these bytes and 1, so that the publication finds them:
+   see mli_cell_held. The thread may be in a call that has not read `special` again. A free of that
+   call publishes, too, because it lowers these bytes. */
+static MLI_COLD void mli_cell_ask(mli_thread *of, mli_row *row, mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
+    const uint64_t base = mli_u64_load(&cell->base), holds = mli_u64_load(&cell->level) - base;
+    row->held += holds;
+    mli_cell_limit_set(cell, base - 1 - 2 * holds);
+    mli_u64_store(mli_cell_next_check(cell), 0);
+    mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+}
+/* Returns the part of row->held that is of this cell. The halving also undoes what
+   mli_cell_limit_set does to a limit of 0. */
+static uint64_t mli_cell_held(const mli_cell *cell) {
+    const uint64_t below = mli_u64_load(&cell->base) - mli_u64_load(&cell->limit);
+    return (int64_t)below > 0 ? (below - 1) / 2 : 0;
+}
+
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
     MLI_REQUIRE(mli_lock_held(&row->lock));
     if (row->latest == cell)
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
-}
-
-/* Sets the limit of a cell, which is never 0 from then on. */
-static void mli_cell_limit_set(mli_cell *cell, uint64_t limit) {
-    mli_u64_store(&cell->limit, limit - !limit);
 }
 
 /* Publishes a cell: changes the row's published bytes so that the cell holds back `hold` bytes
@@ -197,9 +217,10 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_lock_take(&row->lock);
         if (!mli_u64_load(&cell->limit)) mli_row_join(lord, book, number, row);
         if (row->first == cell) row->first = NULL;
+        row->held -= mli_cell_held(cell);
         published = mli_u64_load(&row->published);
         mli_row_raise_peak(row, cell);
-        live = published + level - base + mli_row_first_holds(row);
+        live = published + level - base + mli_row_first_holds(row) + row->held;
         mli_u64_max(&row->peak, (int64_t)live);
         if (row->slack < mli_row_slack(row)) row->slack = mli_row_slack(row);
         hold = mli_cell_share(lord, row);
@@ -366,8 +387,9 @@ typedef struct mli_cell_sums {
     uint64_t in, out, allocs, frees, freed_here;
 } mli_cell_sums;
 
-/* Adds up the cells of a row. The loads are acquires, so that they stay in this order; that of
-   `level` also pairs with mli_cell_count_free. */
+/* Adds up the cells of a row. The loads are acquires, so that they stay in this order. That of `level`
+   also pairs with the releases of the calls that count: a reader that finds the level of a call also
+   finds what calls counted that had ended before. */
 static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
     mli_cell_sums sum = {0, 0, 0, 0, 0};
     const mli_thread *t = mli_thread_first(lord);
@@ -390,8 +412,8 @@ static mli_cell_sums mli_cells_sum(memlord *lord, int book, uint32_t number) {
    with a batch can publish meanwhile, so the published bytes and what one cell holds back were live
    together. The levels of all cells may be of different moments: the thread of one cell may have
    freed before another one allocated. They were live together if a second pass finds the same sums,
-   because a call changes `out` before the level and `frees` after it. Without a batch the published
-   bytes are the live bytes. */
+   because a call changes `allocs` or `out` before the level. Without a batch the published bytes are
+   the live bytes. */
 static MLI_COLD void mli_row_peak_sum(memlord *lord, int book, uint32_t number,
                                       const mli_cell_sums *cells, mli_row_totals *sum) {
     mli_row *row = mli_row_at(lord, book, number);
@@ -462,22 +484,28 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_thread *of = mli_thread_first(lord);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
-    if (device) row->latest = NULL;
+    row->first = NULL;
+    row->slack = row->held = 0;
     for (; of; of = mli_thread_next(of)) {
         mli_cell *cell = mli_cell_at(of, book, number);
+        uint64_t level, holds;
         if (!cell || !mli_u64_load(&cell->limit)) continue;
-        if (device && of != t) { /* its high may be of before the reset: it publishes in any case */
-            mli_cell_limit_set(cell, mli_u64_load(&cell->base) - 1);
-            mli_special_set(of, MLI_SPECIAL_PUBLISH, 1);
+        if (device && of != t) { /* the spans of its thread need its base and its high */
+            mli_cell_ask(of, row, cell);
             continue;
         }
-        mli_cell_limit_set(cell, mli_u64_load(&cell->level));
+        level = mli_u64_load(&cell->level);
+        holds = level - mli_u64_load(&cell->base);
         if (device) {
             mli_span_note_high(lord, number, cell);
-            row->latest = cell;
+            mli_spans_share(t, number, holds, mli_cell_above(row, cell));
         }
-        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&row->published, mli_u64_load(&row->published) + holds);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+        mli_cell_limit_set(cell, level);
     }
+    row->latest = device ? mli_cell_at(t, book, number) : row->latest;
     mli_lock_drop(&row->lock);
 }
 
