@@ -2364,13 +2364,14 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
-   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
-   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
-   do those in which a device, or all devices together, held most. A checkpoint goes only when
-   nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
+   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
+   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
+   first and the last one stay, and so do those in which a device, or all devices together, held
+   most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
-   Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
+   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
+           block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -23896,13 +23897,24 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+
+typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
+    uint64_t bytes;
+    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+} mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
+    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
+                                  snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
+                                  have some */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
-   one of `top_blocks` memlord_block_info. */
+/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
+   `top_blocks` memlord_block_info, with room for MLI_SNAPSHOT_TOP; and the holdings of all
+   devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -23922,7 +23934,6 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
@@ -23931,16 +23942,22 @@ typedef struct mli_holders {
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
+#define MLI_SNAPSHOT_TOP 10 /* how many of the largest blocks a snapshot keeps */
 #define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
-/* Return the two arrays behind a snapshot. */
+/* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
+   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
-   no memory. */
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and the largest
+   blocks. Returns NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -23992,7 +24009,6 @@ struct mli_snapshots_state {
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
@@ -24002,6 +24018,13 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n) {
+    const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
+    *n = usage->count[book];
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP) +
+           usage->first[book];
+}
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -24010,31 +24033,103 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
-    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
-    if (!s) return NULL;
-    s->size = size;
-    s->name = kept;
-    s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
-    for (i = 0; i < n; i++) {
-        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
+/* The holdings of a device by tag or by site, while a snapshot is made. */
+typedef struct mli_holding_list {
+    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    size_t count;
+    mli_holding at[MLI_HOLDERS];
+} mli_holding_list;
+
+static MLI_COLD void mli_holding_add(mli_holding_list *list, uint32_t row, uint64_t bytes) {
+    mli_holding h;
+    if (!bytes) return;
+    memset(&h, 0, sizeof h);
+    h.bytes = bytes;
+    h.row = row;
+    list->count = mli_top_insert(list->at, list->count, MLI_HOLDERS, &h, sizeof h,
+                                 offsetof(mli_holding, bytes));
+}
+/* Lists the holdings of n devices by tag or by site. Returns how many there are in all. Requires:
+   each list is empty, and its `left` is all live bytes of the device. */
+static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
+                                         mli_holding_list *list) {
+    const uint32_t rows = mli_row_count(lord, book);
+    size_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const uint32_t dev = mli_row_at(lord, book, i)->dev;
+        uint64_t live;
+        if (dev > n) continue; /* the device is newer than the snapshot */
+        live = mli_row_live(lord, book, i);
+        mli_take_off(&list[dev - 1].left, live);
+        mli_holding_add(&list[dev - 1], i, live);
+    }
+    for (i = 0; i < n && rows > 1; i++) {
+        mli_holding_add(&list[i], 0, list[i].left);
+        sum += list[i].count;
+    }
+    return sum;
+}
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
+   next n. Returns how many holdings there are in all. */
+static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
+                                      mli_holding_list *list) {
+    uint32_t i;
+    for (i = 0; i < n; i++, usage++) {
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        usage->live = sum.live;
+        usage->live = list[i].left = list[n + i].left = sum.live;
         usage->blocks = sum.blocks;
         usage->peak = sum.peak;
         usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
         usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
-        s->live += sum.live;
-        s->blocks += sum.blocks;
     }
-    s->top_blocks =
-        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
+    return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
+           mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
+}
+/* Copies the lists behind a snapshot. */
+static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP), *at = to;
+    uint32_t i;
+    for (i = 0; i < 2 * s->devices; i++, list++) {
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
+        const int book = i < s->devices ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        usage->first[book] = (uint32_t)(at - to);
+        usage->count[book] = (uint32_t)list->count;
+        memcpy(at, list->at, list->count * sizeof *at);
+        at += list->count;
+        if (book == MLI_BOOK_TAG) continue;
+        s->live += usage->live;
+        s->blocks += usage->blocks;
+    }
+}
+/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
+   after the lists in `list`. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                         MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+    const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
+    mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
+    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
+    mli_snapshot *s = NULL;
+    if (list) {
+        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
+        s = (mli_snapshot *)mli_own_alloc(lord, size);
+        if (s) {
+            s->size = size;
+            s->name = kept;
+            s->devices = n;
+            s->time = time;
+            memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
+            mli_holdings_copy(s, list);
+            s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s),
+                                               MLI_SNAPSHOT_TOP);
+        }
+    }
+    mli_own_free(lord, list, lists + !lists);
     return s;
 }
 
@@ -25978,6 +26073,194 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 }
 #endif
 
+/* ---------------------------------------------------------------------- src/reports/growth.h -- */
+
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns mli_series_list,
+   a part of a report. May use books/ and services/snapshots. Locks: none. */
+
+/* What grows is found by a straight line through the live bytes of consecutive snapshots, the last
+   one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots, begins in the
+   first half of the time, and explains the bytes with an R2 of at least 0.8. It rises by at least 1
+   MiB a minute, or by at least 1 % of the capacity in all. In its second half it rises at least half
+   as fast. Earlier snapshots have less than the middle of the line, so that the last tooth of a
+   sawtooth is no growth. Of several such lines the longest one counts whose R2 is the highest, or
+   0.02 below it. */
+#define MLI_GROWTH_POINTS 8
+#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_GROWING 20 /* how many of what grows a report lists */
+
+typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
+    uint64_t most;    /* the highest number of bytes in a snapshot */
+    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
+    double fit;       /* R2 of the line */
+    int book;         /* MLI_BOOK_... */
+    uint32_t dev;     /* the device */
+    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
+    uint32_t since;   /* the index of the snapshot from which on it grows */
+    uint32_t points;  /* how many snapshots the line has */
+} mli_series;
+typedef struct mli_series_list {
+    const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
+    uint32_t snapshots;
+    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
+                                                the highest `most`; no devices */
+    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
+    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+} mli_series_list;
+
+/* Collects the series of n snapshots. Requires: the list is zeroed. */
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n);
+/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
+   MLI_HOLDERS others of the device had more. */
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot);
+/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
+   device, or 0 if it is not known. */
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity);
+
+/* ---------------------------------------------------------------------- src/reports/growth.c -- */
+
+/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
+                                     const mli_holding *h) {
+    mli_series *at = list->at[book], s;
+    uint32_t i, n = list->count[book];
+    memset(&s, 0, sizeof s);
+    s.most = h->bytes;
+    s.book = book;
+    s.dev = dev;
+    s.row = h->row;
+    for (i = 0; i < n && (at[i].dev != dev || at[i].row != h->row); i++) {}
+    if (i < n) {
+        if (at[i].most >= h->bytes) return;
+        memmove(at + i, at + i + 1, (--n - i) * sizeof *at);
+    }
+    list->count[book] = (uint32_t)mli_top_insert(at, n, MLI_SERIES, &s, sizeof s,
+                                                 offsetof(mli_series, most));
+}
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n) {
+    uint32_t i, k, dev, count;
+    int book;
+    list->snapshot = snapshot;
+    list->snapshots = n;
+    for (i = 0; i < n; i++)
+        for (dev = 1; dev <= snapshot[i]->devices; dev++)
+            for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+                const mli_holding *h = mli_snapshot_holdings(snapshot[i], dev, book, &count);
+                for (k = 0; k < count; k++) mli_series_note(list, book, dev, &h[k]);
+            }
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot) {
+    const mli_snapshot *of = list->snapshot[snapshot];
+    const mli_holding *h;
+    uint32_t i, n;
+    if (s->dev > of->devices) return 0;
+    if (s->book == MLI_BOOK_DEVICE) return mli_snapshot_devices(of)[s->dev - 1].live;
+    h = mli_snapshot_holdings(of, s->dev, s->book, &n);
+    for (i = 0; i < n; i++)
+        if (h[i].row == s->row) return h[i].bytes;
+    return n < MLI_HOLDERS ? 0 : UINT64_MAX;
+}
+
+/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
+   both from the last snapshot, so that the sums keep their digits. */
+typedef struct mli_line_sums {
+    double n, t, y, tt, ty, yy;
+} mli_line_sums;
+
+/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
+   its R2. */
+static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
+    double over, within, across;
+    s->n += 1;
+    s->t += t;
+    s->y += y;
+    s->tt += t * t;
+    s->ty += t * y;
+    s->yy += y * y;
+    over = s->n * s->tt - s->t * s->t;
+    within = s->n * s->yy - s->y * s->y;
+    across = s->n * s->ty - s->t * s->y;
+    *fit = over > 0 && within > 0 ? across * across / over / within : 0;
+    return over > 0 ? across / over : 0;
+}
+/* Returns the minutes from a snapshot to the last one. */
+static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
+    return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
+}
+/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s, uint32_t end,
+                                     double bytes) {
+    uint32_t i;
+    for (i = 0; i < end; i++) {
+        const uint64_t level = mli_series_level(list, s, i);
+        if (level != UINT64_MAX && (double)level > bytes) return 0;
+    }
+    return 1;
+}
+/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began, `late`
+   the slope of its second half. */
+static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
+    if (slope <= 0 || late < slope / 2) return 0;
+    return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
+}
+/* Finds the line by which a series grows. */
+static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
+                                     uint64_t capacity) {
+    const uint32_t last = list->snapshots - 1;
+    const uint64_t end = mli_series_level(list, s, last);
+    double slope[MLI_SNAPSHOTS], fit[MLI_SNAPSHOTS], best = 0;
+    uint32_t points[MLI_SNAPSHOTS];
+    uint32_t i, middle = last;
+    mli_line_sums sums;
+    if (end == UINT64_MAX) return;
+    memset(&sums, 0, sizeof sums);
+    for (i = last + 1; i--;) {
+        const uint64_t level = mli_series_level(list, s, i);
+        const double age = mli_series_minutes(list, i);
+        slope[i] = i < last ? slope[i + 1] : 0;
+        fit[i] = 0;
+        if (level == UINT64_MAX) continue;
+        slope[i] = mli_line_add(&sums, -age, (double)level - (double)end, &fit[i]);
+        points[i] = (uint32_t)sums.n;
+        while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
+        if (points[i] < MLI_GROWTH_POINTS || age < mli_series_minutes(list, 0) / 2 ||
+            fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
+            !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
+            fit[i] = 0;
+        if (fit[i] > best) best = fit[i];
+    }
+    for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
+    if (best <= 0) return;
+    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->fit = fit[i];
+    s->since = i;
+    s->points = points[i];
+}
+static MLI_COLD void mli_series_try(mli_series_list *list, mli_series *s, uint64_t capacity) {
+    mli_series_line(list, s, capacity);
+    if (!s->rate) return;
+    list->growing_all++;
+    list->growing = mli_top_insert(list->grows, list->growing, MLI_GROWING, s, sizeof *s,
+                                   offsetof(mli_series, rate));
+}
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity) {
+    mli_series device;
+    uint32_t i;
+    int book;
+    if (list->snapshots < MLI_GROWTH_POINTS) return;
+    memset(&device, 0, sizeof device);
+    device.dev = dev;
+    mli_series_try(list, &device, capacity);
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++)
+        for (i = 0; i < list->count[book]; i++)
+            if (list->at[book][i].dev == dev) mli_series_try(list, &list->at[book][i], capacity);
+}
+
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
 /* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
@@ -26440,6 +26723,7 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
@@ -26944,6 +27228,16 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+static MLI_COLD void mli_report_series(mli_report *r) {
+    uint32_t dev;
+    mli_series_collect(&r->series, r->snapshot, r->snapshots);
+    for (dev = 1; dev <= r->devices; dev++) {
+        const mli_phys_line *phys = mli_report_phys(r, dev);
+        mli_series_fit(&r->series, dev, phys && phys->total != UINT64_MAX ? phys->total : 0);
+    }
+}
+
 /* Allocates the lists that have a line for each device. Without memory the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
@@ -26997,6 +27291,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_series(r);
     mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
@@ -28564,6 +28859,45 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
+    mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
+    if (s->book == MLI_BOOK_TAG)
+        mli_jsonf(r->o, ",'tag':%s",
+                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+    if (s->book == MLI_BOOK_SITE)
+        mli_jsonf(r->o, ",'site':%p",
+                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+}
+/* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
+static MLI_COLD void mli_json_series(mli_report *r) {
+    static const char *const names[MLI_BOOKS] = {NULL, "sites", "tags"};
+    const mli_series_list *list = &r->series;
+    uint32_t i, k;
+    size_t n;
+    int book;
+    mli_jsonf(r->o, ",\n'series':{");
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+        mli_jsonf(r->o, ",%s:[", names[book]);
+        for (i = 0; i < list->count[book]; i++) {
+            mli_json_series_of(r, &list->at[book][i]);
+            mli_jsonf(r->o, ",'bytes':[");
+            for (k = 0; k < list->snapshots; k++)
+                mli_jsonf(r->o, ",%ju", mli_series_level(list, &list->at[book][i], k));
+            mli_put_str(r->o, "]}");
+        }
+        mli_put_str(r->o, "]");
+    }
+    mli_jsonf(r->o, "},\n'growth':{'count':%ju,'fastest':[", (uint64_t)list->growing_all);
+    for (n = 0; n < list->growing; n++) {
+        const mli_series *s = &list->grows[n];
+        mli_json_series_of(r, s);
+        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
+                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 /* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
    live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
@@ -28891,6 +29225,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
+    mli_json_series(r);
     mli_json_scopes(w);
     mli_json_events(w);
     mli_json_blocks(r);
