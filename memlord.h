@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
@@ -6147,6 +6148,9 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
+/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
@@ -6336,6 +6340,14 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
+    mli_put_digits(o, seconds / 3600 % 24, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds / 60 % 60, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds % 60, 10, 2);
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
         mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
@@ -6505,17 +6517,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, and a longer one as two, which is right for most characters. */
+/* Writes a string for JSON, or pads it to a column. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)text;
+    const size_t start = o->total;
     if (json) {
         mli_put_json(o, text);
         return;
     }
     mli_put_escaped(o, text, 0, "");
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
@@ -27348,10 +27357,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
-   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
-   and leaves that bound in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+#define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
+
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
@@ -27361,6 +27373,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
    first, then mistakes of the host, then detail that was lost. */
+#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -27419,8 +27432,9 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
-   part is composed in r->part_text, and then each format writes it in its own way. Only
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
+   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
+   is composed in r->part_text, and then each format writes it in its own way. Only
    MLI_FIRST_DEVICES parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
@@ -27429,8 +27443,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
+    X(full, "nearly full", "bad")                                                             \
     X(leaks, "leaks since mark", "bad")                                                       \
-    X(peak, "held the peak", "")                                                              \
+    X(growth, "growth", "odd")                                                                \
+    X(peak, "peak", "")                                                                       \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -27455,6 +27471,9 @@ typedef struct mli_verdict_writer {
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
+    size_t sentences;   /* TEXT: how many sentences there were so far */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
+                           last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -27507,8 +27526,15 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
-   to the code of the part's device, or is NULL if the part is about no device. */
+/* Writes the head of a sentence of TEXT. Returns 0 if the sentence is not to be written. */
+static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
+    const size_t number = w->sentences++;
+    if (number < w->first || number >= w->last) return 0;
+    mli_verdict_head(w);
+    return 1;
+}
+/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
+   is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -27516,11 +27542,11 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
         mli_part_json(w, device);
         return;
     }
-    if (w->parts == 1) mli_verdict_head(w);
-    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
-    if (device) mli_putf(o, "%i", *device);
+    if (!mli_sentence_begin(w)) return;
+    if (device) mli_putf(o, ", %i", *device);
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
+    mli_put_str(o, "\n");
 }
 /* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
@@ -27528,8 +27554,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     mli_out *o = w->r->o;
     if (w->parts && w->json) {
         mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
-    } else if (w->parts) {
-        if (more) mli_putf(o, "; and %ju more", more);
+    } else if (more && mli_sentence_begin(w)) {
+        mli_putf(o, ": and %ju more", more);
         if (w->bytes) mli_putf(o, ", %jo", w->bytes);
         mli_put_str(o, "\n");
     }
@@ -27538,7 +27564,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 failed". */
+   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -27546,11 +27572,15 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const int device = mli_report_device(r, dev);
         const mli_oom oom = mli_oom_of(r->lord, dev);
+        const mli_phys_line *phys = mli_report_phys(r, dev);
         mli_out *o;
         if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
         if ((o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
         if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        if (oom.used != UINT64_MAX && phys && phys->total != UINT64_MAX &&
+            mli_add_saturated(oom.used, oom.bytes) > phys->total)
+            mli_putf(o, ", %jo short", mli_add_saturated(oom.used, oom.bytes) - phys->total);
         mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
         w->site = oom.site;
         mli_part_put(w, &device);
@@ -27586,6 +27616,45 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
+/* Writes who holds a physical device: the largest other process, or all other processes if it is not
+   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
+    const memlord_capacity sample = mli_phys_sample_of(line->phys);
+    mli_out *o = &w->part;
+    mli_holder_list tags;
+    if (line->others != UINT64_MAX && line->others > line->self) {
+        if (sample.others[0].pid) {
+            char name[32];
+            mli_process_name(w->r->lord, sample.others[0].pid, name, sizeof name);
+            mli_putf(o, "; process %ju %s holds %jo", sample.others[0].pid, name,
+                     sample.others[0].bytes);
+        } else {
+            mli_putf(o, "; other processes hold %jo", line->others);
+        }
+    }
+    mli_holders_list(w->r->lord, line->phys, 0, MLI_BOOK_TAG, &tags);
+    if (!tags.named) return;
+    mli_put_str(o, tags.at[0].kind == MLI_HOLDER_NAMED ? "; tag " : "; ");
+    mli_put_holder(w->r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+    mli_putf(o, " holds %jo", tags.at[0].bytes);
+    if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
+}
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
+   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->phys_count; i++) {
+        const mli_phys_line *line = &w->r->phys[i];
+        const int device = mli_device_code(line->of.device);
+        mli_out *o;
+        if (line->total == UINT64_MAX || line->free > line->total / 20) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo of %jo free", line->free, line->total);
+        mli_full_holders(w, line);
+        mli_part_put(w, &device);
+    }
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -27609,6 +27678,65 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
         w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
+}
+
+/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
+   holds the rest tells little then. */
+static int mli_peak_tells(const mli_report *r, uint32_t dev) {
+    return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
+}
+
+/* Returns what grows fastest of a device by a book, or NULL. */
+static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
+    size_t i;
+    for (i = 0; i < r->series.growing; i++)
+        if (r->series.grows[i].dev == dev && r->series.grows[i].book == book)
+            return &r->series.grows[i];
+    return NULL;
+}
+/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
+   "it grows". */
+static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
+    memlord *lord = w->r->lord;
+    if (s->book == MLI_BOOK_SITE && s->row) {
+        w->site = mli_row_site(lord, s->row);
+        mli_putf(&w->part, "site %p grows", (const void *)w->site);
+    } else if (s->book == MLI_BOOK_TAG && s->row) {
+        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+        mli_putf(&w->part, "tag %s grows", w->tag);
+    } else {
+        mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
+    }
+}
+/* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
+   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
+   device. */
+static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
+        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+        uint64_t seconds;
+        mli_out *o;
+        if (!most && site && site->row) most = site;
+        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
+        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
+            continue;
+        mli_growth_subject(w, most);
+        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
+        mli_putf(o, " by %jo a minute since ", most->rate);
+        mli_put_clock(o, seconds);
+        mli_put_str(o, " UTC");
+        if (most->book == MLI_BOOK_TAG && site && site->row) {
+            w->site = mli_row_site(r->lord, site->row);
+            mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
+                     (const void *)w->site);
+        }
+        mli_part_put(w, &device);
+    }
 }
 
 /* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
@@ -27642,7 +27770,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* the tag part names the arena already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
+    if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
+    if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -27675,10 +27804,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
-   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
-   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
-   noted a little below it. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
+   left". If the holders were noted more than a 64th below the peak, also says of how many
+   bytes the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -27689,22 +27817,23 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
         const int device = mli_report_device(r, dev);
         const memlord_tag_stat *tag;
         mli_out *o;
-        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        if (!mli_peak_tells(r, dev) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo", s->peak);
+        memset(h, 0, sizeof *h);
+        (void)mli_holders_get(r->lord, dev, h);
         tag = mli_peak_tag(h);
-        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
         if (tag) {
-            mli_put_str(o, tag->tag ? "tag " : "untagged");
-            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, tag->tag ? ", tag %s" : ", untagged", tag->tag);
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
         if (h->sites) {
             w->site = h->site[0].site;
-            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+            mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        mli_putf(o, " of %jo", h->bytes);
-        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
@@ -27761,9 +27890,11 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
         if (!o) continue;
         column = n = 0;
         while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(o, ", ");
+            if (n++ >= MLI_ANOMALIES_SAID) continue;
+            if (n > 1) mli_put_str(o, ", ");
             mli_put_anomaly(o, column, name, v);
         }
+        if (n > MLI_ANOMALIES_SAID) mli_putf(o, ", %ju others", (uint64_t)n - MLI_ANOMALIES_SAID);
         mli_part_put(w, &device);
     }
 }
@@ -27821,35 +27952,41 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
-   holders of a peak and of live bytes, because all totals are too low then. */
-static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
+   peaks and the holders of live bytes, because all totals are too low then. */
+static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
         MLI_VERDICTS(MLI_X)
 #undef MLI_X
     };
-    mli_verdict_writer w;
     int i;
-    memset(&w, 0, sizeof w);
-    w.r = r;
-    w.json = json;
-    w.lost = r->total.dropped_allocs != 0;
+    w->lost = w->r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
-        w.kind = i;
-        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
-            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
-        all[w.kind](&w);
-        mli_verdict_end(&w);
+        w->kind = i;
+        if (w->lost && i >= MLI_VERDICT_growth && i <= MLI_VERDICT_anomalies)
+            w->kind = i == MLI_VERDICT_growth ? MLI_VERDICT_anomalies : i - 1;
+        all[w->kind](w);
+        mli_verdict_end(w);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.first = first;
+    w.last = last;
     r->out.name_max = MLI_TEXT_NAME;
-    mli_verdicts_write(r, 0);
+    mli_verdicts_write(&w);
+    return w.sentences;
 }
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = 1;
     mli_jsonf(r->o, ",\n'verdicts':[");
-    mli_verdicts_write(r, 1);
+    mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
 }
 
@@ -29258,7 +29395,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-ROLWuS6+RwDV8S3Ct8XVe0G/FyMQ2AC2867go+L3148='; script-src 'sh"
-    "a256-ztecdf40gFrf6FHlZU/DgrxBQlkKwts49l2D8dIcw+g=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-DqImTz3hfSaJXe8dkyXPdQRhOaK5DfndxmMTvpeDDUQ=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29281,7 +29418,7 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3836] = {
+static const char mli_html_tail[][3838] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vX1/2zbSLnz+7qeQ1ayXjCBFsmM3oUzrtGnS"
     "7bZpuk22266q26ElymJDkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgCAwG84aZQVDkebXudpfRMi6CVppcLKruLCo+eJ/Op"
     "/QvUp8OjgafDc79ISplcbpV6Sn961Ol2UH/4BiVkuxDs8rgnB4O1Kfx0/g4jlClzOdVs85RdDQ/fq4+jfrR8fkAdYpVGj"
@@ -29323,553 +29460,553 @@ static const char mli_html_tail[][3836] = {
     "7U+SgvQY51ULNk0yWzK1pbsnVLWn93LeWAbQgjWR7YhntbbEFsmreE9k+egT38+7ff7hzx8EqibqPuQIYqNcLWejF3SIf"
     "50iUJQCbE/Gs7qMisZyVqDeWHUx2cNjd9Y8+R3tv7o9xwd1rFl8dQTGpM8v0P6rQVpI97vkNCnxLhpGqgiixbeUf9vMBZ"
     "Gyx0qg9nVYZso6rAmfv/D29+oTUmsUAjbf2CKNUZsraFtu60mHLN4Hq3Syvbl3hxuW3j+H6QYfKKXz+cP6oG7bK70Du9d"
-    "7NTdm+v3+AH9rYjL6k99U0wJGhK",
-    "7NxSt7ZF1NV22wxyR39S7LYzEGlwOXT7sf2QSH9wu3EYp/tbHiXQVYQC1xS+NlmUcmAuHwWyqhapmjt1SDJafbdl/QcZ2"
-    "Abpa/MGO32D40CxsWVhrfKNGDQd3GGG937TF1bf2n9xem31b9wOmbHt5ffaAKcB2JojmsDobiaj9y8Hg+VG7IQgYoy3sf"
-    "NUtmqbXZa+VFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6HrbyFCd6aJavXPzQ920TgD3ea5FO88rY+SEg7bbT3tL/DBL"
-    "qpsDfQqor1Rz4FllHXNJvdu4ew6WXre2S/VzlbdIcHro39D8jbKkum+YzIUDJLggT+KBWtRGLnq3KHbMB7HLvkCeKmxZZ"
-    "NoKm1S20SzH1VX/pwDxFNv8UDaT0x3B3t+S2skZbGA/ZV4W2uel0f1li+qWa9JMuoe00JQPPa1oEIZM21AHkKYu7FBdEV"
-    "11mBhWGrVBy4ggV2Me5Z1TezuIqStKmS8gaz3qDbdnIwfjP1tLUIH5c3/podDmqtYkvC3BJvZA+b3mhhx5+1JNmqFrryX"
-    "F4/j2iqhTCaDXx5/uyh58KqjO5v+yiSqdluau6DPuhHdCTaEO+MOUC0Gx/3N0s+IkeRCGXFKGlisL0Tsr211VwdbB0Vqc"
-    "ZM9h8oa/17QDKzJ35YDH6CueIL7XwjzbFAJ3uzDfefe14lICbMANV9tYfpv125mo2LWUJVhdIqizg5keCWzOIgusqTGTP"
-    "BHZSSv8UPbJ+YsXYL4rSs6z3IHrjv7KblAJmwdvN4zbAQAcI4iMU3pOFZYHnzvIBnGFcpgxa0v6vYX4st1VqhEqWVfqU3"
-    "I5SRY5SmMm475lPcMcKCNLqMjRLXFAz/lNtMD9Lvn7YANM3yB9s2gKPmjus9BQ/fgq3Rwc2n/wvKvUtA1E120iQ4j+c5u"
-    "35YJto/jNqOD5DQTroY7N5l1q1tO8bUA3Lopd6j2ym07DIhu244/wtuZVzDaIKAsKQnGZnk6dG2HvDpeYyl0Fx29T799m"
-    "MRw7fUXlaDtOpmt29qXdiA4kCr/A94F3x0r+i+14FR6e/5HWw+pY6XK2sxamKmfbp8UHs0r0dpVFxubzE2fa5YrbMvGPq"
-    "8vStZV8C664h9RJNOvc6085au2OSS1mwqxpLN/znRnjytZBa25ZV2a5pGZRm22dWnrbWP05PFwel/FiQ2TBdRdhHPTp5Q"
-    "wQnUPl0dM90+PXlCRfRXt3v6SeMLgNNVEl9vfeN/3c4svkqmMXV1FlVRlzhB2P5SF1FN6pi+405+crI0bcMvqH36ZknsN"
-    "moR8W3Rim0lFU0hbMW91r8zwgVCnIpwIylb1xgvm0fL1iJPZ0Oqi/LzmOaaoMiz3AKvaV1HZavAupvFMPYX8ScVwalF77"
-    "aks60yggGobK3KeNY7ebKkfj0w6k8eGjZPujvoV0x9SeRbLvTAnZLdg/+8RTwP/aAOEz2I8Ytent9WxMyZXtAoh3qMMl6"
-    "GA10CBgSlF4ucJJZW9AlaopVaxjFXzFrzVZq2mMoMW1EBALPZ6zpKP6jWSyzO1u95fklwyBTBr1zk19SRNP2L8LiMCfa3"
-    "LkBeS4nAQm5aTH2q5DLeDZBviSfK6FUrjqYLM1/4BmFGfk2i2TRK417rHYEJ7bRg5wZcKl0AArv/6bODwWfDMviEsCJOW"
-    "4RYyySj5njAqjUrogtCs4wuHchcUue4GaGlDaBQOYF9ES0JXf8yypjuuUB6Z8oETOa2lc9ppPnyoWXzNWR9XYPGEGsUod"
-    "4nBaQ4ekgUn/Dj83p8NGDV6rQiEjMIQJ8dHAwZHnacn9wb51DjCV55u0jmVUfugUOteZFfSg8Y73BBeFVOW2kcXcU8IZd"
-    "/EVCkEn1wgfQ97gVATPYWcTrjmULF3QB6F30gwkLTn7VSi1Q0sBmpWpDwqctiZiHiUyY3VUxcZwGoo9kFsXVSef9i72VW"
-    "3P6/lRIZwduPTOs/MDCzyEHGaEryacQkkHvK4MZ0UCV6pYVd0VlAD6fpqsQ4mWIy8D/R2CFCMa0fWlI3ptosj7mBXuvLO"
-    "K0iNOeAicVekJE0LtEWKIxIVL1P3uYFNqYJpeIlGnfwUAjWPRz8i4slumjA8B3u9SKhy93wY+yoKSgWxhwrWcSdGqzE6r"
-    "K/vo5JStqaXy7Q04vrh3oHFoXulfmKpHg7u0SHmDBiAWp22msxLdyNCxUztW00GDKNZC0B5YTLdkHr6VWMOtPV5UqMjrw"
-    "EuEMkE138v80Xi5ANqHwhJQKWb/GBsmpJtd3w+R6Mv1WuzulDzA2lNnc6ixlAsxlWbvJXlyaRpmYfv0UBEYBsKhNDopmh"
-    "NLse7e73X2SYpBERkWp057UpYxHP3BmytCxyEiaIYDONIiqbAKK8t/mXJMCyIq35sonJuoi/L9yYJ4wWVEuq/6UvaUmu8"
-    "anPTRl/y9z9pebBuZtw5AIBIi4F7/MlAaylN7zNQvtrkMuiJfHM5oDe2kJBoBeLePqBLV7yffvSRz/5MEFcEPhnTZqoi3"
-    "ig+uavzc850evG5HCBzAwuCeUSCNUI2/rTXxCf7tMvLC3++uWLoDVofZN8AYo06B88bX3Ra/2DaZ8QwJYoW6wLAMvZiAK"
-    "y1Gt9l4NdX0AW5M4sowsW9T+Zx9WUFEghbpmupYUQphS6H/+nTeI+sDiZVu2h5/nhKQwEtITehcZckpHQrEg8vA7Oy81w"
-    "vsoERpelF/u6chXeeHGPqvTAovxemV/GXhGennsFSnx/BN7VDphNtFUWZvF163W0VGVItaowZN7WHpn6wU90gbq+ylEj6"
-    "13ElVf4d3dZD/uQhVpnpEcEheJdGMWsLRhPNr6uOEzmnm3WJ8h50tECdKPRVz/3SnrB71FLnXBJ34UAhX2BrXeu9FuI8o"
-    "tLf1x12mV74hsQJKFuaHhBQ+9xj/wetfKSZHbPS9UUsE3kwXg6Cb36+u6u73eWXupvfJWgI+HrqFr0EAvGt2oem9oqDU9"
-    "T39/IR6Nw3Ov1st5VlK7i0vMnpJinNK+AfdEDiPb3C7Rw2sekFJVHoEuoI9xslx/5wyKuVkW2Pr8NKgWbVBD1ypTogNdX"
-    "R74S95ReGmcX1aJ7tNlYDFg2MCDuyWa+QkOZNFTK2/kmZGxRUVjqhlQRVr1sVPWgAIz7k2DwpK+S8E14+qYnEaOe9yu9T"
-    "X39tZPGqk8dodmJqcdVlPYs3/fVlL5syQgsg573Rv1aI3Iah1L8Ig5P8VeD/VeaOzN0dCJ4w32hb17FKSETAZa+aydi6b"
-    "3Rk9pNPOoX9WiyIXzTAOeOsxJHyOftVb00L6u7u6kerr+/P+2tshIKgyef65svYS2QShLdelFnwA2mXp9QYSj9n/Ni+Tq"
-    "rnkklApuvVmYFeY0hj9/wpCuMTS3CHzMCGBZ3RoiurjUcqKvfeM31qgfxK600s2j298+9X3kxUok06yuq8KsDe1/dMgJe"
-    "12BKCTrXDBxeQWlctd6E/eGbE+r28E2nY/Dl19B+abTiRbugkdHt+A31PYiGc7oIf6U6MFy3+qMo+FXdjlE66YYvY69Sb"
-    "/wNUGjaW67KhQZqYYB6a4Zqe/aGOkVQDRr1CWmzmXnHTNbpYH+fe8fUajQdmwfdwaRn2rfzcxEKwufzYK7iqEhvg6lGew"
-    "WoCSpZ0BtQRqP3bLlpPVpnm/J90CawtieKJZeHeq+ghAUDFcEXS52FBtHfnF708Gh/35OL8I266EVV+Ku/cQjZGxCyqX/"
-    "mJYTLMg5fCdb6iN1ovQgTaoC74D8wfWfei5o4vejoicDy1EuZpk8D5kdamEZyF/gRTAm0tpSWPRNbvQpbP+7v/yhr7N54"
-    "dLmM6kfpstpunqpTN+/uXH",
-    "pgZtQfXTAjq6nXBVEkVanMYGRZj4sv5mlOEIh7bC7qxj1Mqa8G4EgZz6ElZRGRMk37Cl6Xr9I8qo6fynotH+d6UX8XfUf"
-    "0PbzQ0yof+J56ceHb9tPQu1BnPsg3GN2ZuqDXwc2yHuOWpswDh7VIfT2KF6GuOD6bqB/1kJLMw8QK1MruwJ3cmtN4L3SN"
-    "vk8THv7YXK6/e96jmPr6pqO72tXVn+iW9f3dHYGoT3AapoSeLzSeCZEievoCFD2NO/SSPBm/iCddoqePf6XVSfxvLyL6p"
-    "hGi0Jg0DV2I9mBlIXgInqp5ONVAESReERJHhq2ACk4tQxFIXXTOgK/X4UI3f4spWa9Ow/7+/uqk3N9PvZWa10A6q4G06g"
-    "wAnrMTC9gLVdI9QSqlyZrSSzxvU26fyPTFxjZzQQvp4oSGt7+v+3cxOQkviaMNL2pIn4G4RYQS6kU9kAtaVGeE3i9OV/v"
-    "7t94L4nrjrJfP6cGk7lxdJiNcdMIztTi9phfRGdMzgrOG763n4EcFUijoQWxIFVrEuC1DrBNfxLS4gfldWs3Vaf/ubu+C"
-    "uNoYnHUS6CrjiqSx0aOepMeosCrdV08H9Awed1Tzn4RX9iV/Ejzi5VJLmuck2Qh01qTu0TOi2wpyeVBtwnckTX6ovHdq8"
-    "IyGXEKqcNdmHlJ5l0hmuApP8+7qScUE5bGH4oOD7uApDTV815vGaVqGRBPeKYyWlmmhm3hSDn+svEy9I6zOa6RYheVw1e"
-    "22TvtDM3WLHWi6lkaCZKO8a3UrC3t1HjFpuH1cKvp/ZwW+vwtJHTF0TG9PaHbHj3rsBacGEzW+LYn8rmi9TSZ+xlB7i+3"
-    "E8FplvfP4Ism+p/n1CBPuUYuLU0L2jD46JdjxgqYPRh5Rols1UHkXl51bCKTSrudvPpQEhRgw0IJV+D1BqyKKDCHM26bG"
-    "NMOkhEJIZWVFLNOkAoDit9p+57UnU0Gr9jSULgCf0hO6YZpLaOuO6VEvyT5sjSvrRcWUZOvItKUOaZY+qzutZjF1Wl6dq"
-    "t9JPHmq9HAPlP5ON+tdxlFJKta7+AYLRBcf+nW73cHArwUyXjXL/No7EMFnGiepLKU0vzjQ7zx56vsuusyHq5NQHg1XnX"
-    "Du665xxMVrj2ZRA+GYPkt3bfZ/afvD11IP+9G6iso7vSPTfb7By6Ku7YUh+Nz+/ut65Jgn89xXBwdbBblfc8UPliui12U"
-    "47j5X3ecTR4rI2fTSg+mnNJgfMSrkmn8U4Xery3OSJ/Nenl8y99rzohPp+91ddKp7TpfdclxMTg5Ji8JFGBFPr2ecXycy"
-    "wRl9HvXgcETPnfl3VkeiUl4dNL/yWj/ofkYrZOu2r2+7nwVYM8TKkix+l5Pknaisk/rD2GC7o+dcZQITZcebE46CABFZy"
-    "Rv0ZmigSvwyVpdMAxRIvEEePGhwf2ciuu+0ENBXmiAZEhQRUSaSZEotASkeR4r+34kgOCzCU0hYi9Fr+QLvMHsLkqbbv6"
-    "wO+oPDNi3TxNKZhbomQrDoXINVzFmOj2jN4teMCVskUCoLGBpLYrBGUaBPJePFhHCN9EqwdioYfx57+kV6pA6OobJ5qOZ"
-    "PfNLN1bgNe2ubCqf+ZEK88cvYM2NXHoDUFYD5TwbxoT98FYO8hILPowakAswGeLQibv1DTGy5HbTanbnpy6L3a05MrU10"
-    "xteXCtfqH56D628q4it2wtjMgUE2K101lNw17x19K5EVim9+0P5exP4IXhMjzPIdlIiX5ZTodXvk4XNqr+8HXrW/Tzj1r"
-    "seurZ7fqR43hw+tDZriN/HtaNCHhxFRNHSPli41oPb2KqeH140eslLOS64yYhRe1eiXbfFHGkQZplZ6nIYzr51oN5u2UY"
-    "9b6QnJLP/IvKnSb49TkqymG+KuVF+ca9pqXUXn4gjRV0VOTLqNFErJlD092qrNDp5pdB6n7eB9vatpjPKae9TboQoG1kf"
-    "riqSKTa8FmLM1S9wCtzYm5UkcyRaYmEN670lHe3P+K7G4XlSWyQWBXK2lt6SbbYsSyjV36fApxTMUwCxm8UTj4znNZmAK"
-    "iU1e6oAu0S7f+eqfEErW7LkZaPOPZXQjmv5HQO+U1gg9Chg32D5Hl4owJ7gqrYYZhXifsD08JXCnSVthlgjgbGsM5hs0Q"
-    "xLnuFDJJBzvDQhJJrwUaGZjodRikpuGp1PQPxpEaq0fLWptllxJmDO3TXdt4gq4XKVMBdoKdqaRQR6R5nlMukclRN7pST"
-    "b6PvaIEKTqEEjbbitMH/UvSDvEFzH20/7ofct7tP5a35OMQdovLU4mEgUJxx7o1dEXLwhn4MkttlO6uWgTEayfH1ARzLC"
-    "EP3qjXbWvscixppz1cdNYH1dsEommxLxIcryhTlzmM2KtJYRH3MJwBSXvih8VbLVKwlOY4sRBf+brxTNyy4LxFd2xzZJG"
-    "wS3NCwBLCCS1EHmJb2bl+4pAdOVl4w/0knSAqKSiej3xwvchPGAVm5XaWMw1N054V9xP2DUrvICd0HzW2PAOjo59+ONUr"
-    "+XbBa3eu7vxxK/purGDkRyUBUuv0pYuWhIV39Kvbyx6gAkV5gaKNJ+5LBoNyCBTUYXt6aCEWlzcYvAYZ1SdQfg7k8a1oE"
-    "KcVkZyXbHu/B+qQR2tpf93MaZPj/6aBKgI83l3R5fQZ2LF80v6VsVmpNiZ+e+rbRW/ul3GBDDm8nHI2z1JdtEeSQGhIU1"
-    "8XUe3U9eD8cKUElqcW+yB0PPkl07/ZtzvPo+680nn0ZMejbLySn/UbhPYkrC8u2v3b9qdjEj9W27PGxyDcRckCN3dlTQd"
-    "yzSiKdtuiJaRnSGQhnyUd95/8r6TBgn/ohvnqySdnSWkwLFh/NzL7+4SQmnCR6Jwy2T6IVh/IOoctHna2opppKm3Ufzlg"
-    "HqyF43OqdMdD8ZWoDb1P2h35BrrNIg67c6OcSyjJKuowbQeR+/x+Jdfnkx4ADRjbQ/7sh+y/Drz23baszAGlbIvecEvs8"
-    "5dAwS+wED9Kw6NECH+EKptjZHtiXpdhmtByoCa3APiwMZJX7aXPcFMJbvzTNiJXMIIileMUZSxFM5EtDrMYj/tMzD/RD1"
-    "nj+Rmh+Rotj6IqpPQSh3459s332krbTK/9ViUBT7hMZPYnBE94uqKFt6FvfN552DqbxOEWI9zBDJ0r6dEZ013UiJUiSju"
-    "biNTNJL6BS1aYctC35feVFMGwsf6Wd+1kifGSv4NGAQs7vYdNsAai3v0IdYDXIPMmR4bMje1ytb2eA3XyunzpKPE5pEiP"
-    "oigDJLpttWCVu6n0HfPYcCq8OcSlIEBv4xAAROfjUXvP/nkvd5aeu8Z8yygQzwKqrAaM6FLWRqbNJSE15mhNXqEqyUtPC"
-    "zXSpakGA31QuNEZdOY1kRbLxwqwS92uLjeLF6SBBKPoFbTVWdA0ggvY6pIP1QPPTm/JRkxMCj1IZlhF0zRAgvGpOvQP9Z"
-    "58DtRcPcoqRVeMriQJJVT5ELRi/FRGWJJeOssR90xDYo/Q70UqLCVekMcjqhwwJIG/puQqGIBwfDVOA8dkghqj7vJ85hZ"
-    "qSMfeaVAYX8/lwtiCbbI02XhdWYukTKCpOc8pG7JB5RpGgskg8gS97jrIoXlTd323OkZMQ+A4y4cnJxQQW0fyVUE+0hu9"
-    "Wha6zTYcTQJ9/r0PYLtOJvQbac2vOWytVB/idGrMossA6PYpn+1nlCSkFyNGGy694SL1EuBeLbxg7pYz9PvlTHK2U+8qi"
-    "DYEIWiYtN2NmJ+kWkE1NxAagnWxYJ1qkSmjIs42OtvgnijHmWm/Zglliw8/R0AJrHEqIB0VxJ0iX5mPf02MQ/icfm4xD4"
-    "JfRggxK+DHJ+XO1TpWIiUy",
-    "Du5pgDbG7C5CGaMUknIAC40AQIPfZRh55YmBOZYo8zQzOXXPYSZjFLqdzb7GuqJNw9P57zIoJ7hKTG17mCYhqmWmWqLat"
-    "MG15oLcUWrSUaiDfGdUVqLUUHqJyFPZKLmGDmsyNItzR3u7jxb472lNUCMFnMu4ouE5edSgchN0QO7E4lJWapeNEWpQPa"
-    "sda1CNujkTtSADz72lWXdd8JshF1uufOJDCQ9Qwg6tWULVWJSbwstramDes85Z7l4GLkE1cFcd1xCQ7Wk2BYSGu0cU7Q1"
-    "JqY70c6x1Ovs7N4ejiGFOWR2y+TGYsAakvZAAjUkyISwLUx6q6WfCq1IZPdgGiajkilV4q67bRxwJt0vmfrMidkxJEhRE"
-    "wouMJg3yH7szbVfQ0MkgzRiRLI548tmU+tnpGhji0lkFl4GZhEm2MkHNI0wvS0IRD5PUU6jAeilstgShIVZsxTE/O29de"
-    "LhkbLf8IeR3Wgrmuz0gdnPtA+smfnC/bJGp89Z/vMMJNg/RADxE2R5h3a83UE7vJVa7BChqHQCvc1gg+hjdr+bxmSepNg"
-    "X0BL/Ck8dpYDvBRGnoRXlGkBeGd8QaZ196XziSWc8yfXGQO6lsOmuDMUiUAJpFsqLZPPbF42M6hPoqSoh+fZH5BPaTOKT"
-    "yocWTIskm13RDWK5qAPOFr2VowAqJVsQa7NzXctCC/gUaNMGTWGw0pNoC9veKiNwXFCbbZLyV5qftXg3uy3obCvjj0Fub"
-    "PFbbWOFPb7h1qYaLJAOTF8w4jJYcp5fgc3a7CrbPStH6nxhNNa+r8589SYkdkXa3xU9kOW23uAR8YYfiaOfdcMfVY29F+"
-    "oNE+s3hpGN3gRNu9EbteYBfp6ZBkGmCaN/dDHa35xLc/TgTE17LOMu1IpgbnB+G3UKf+59FPtI8nKmeOU6vnygW/ZVAnF"
-    "v4AIJ4RfOPWsJ3ebbzGzNFpcrMWPpUG8S31tgZ8/K5fv7c5EFgUZCa6Y9kbcdKfjNjjVqMJfVJ6zK8T1KI1A0xfz3zD40"
-    "dB+r2CxCIko/GXPLPaKX19qNQYNkCw1oQe+lZrr391MRMOlDFcmAT6CBPnoCq3i9QJJa2NAykywQfbfB+kmZ1ne8KVrEJ"
-    "ZFl3fRoCicnKLELaXSu2LJGlaEE+Ga5aUah39JSmvki46DttqwyQsnEoKS6DtmgVPNXApqgoVXWLNgUajr2GClw+K0/GT"
-    "I+03Sra+whugJEUgsQDvhvCfykbxxM/Gh8O6lFaNx1icVc0y8tk7zmIxqFVF1ElfsToF40PqBf/0/yGQxJsxmHLkSs1hn"
-    "zeePBAT+wfKjKrPHg89LYB85KsQ28LbXy/8b1gDzLmv5vMoKTg9F4EryA6xXwNof+DunW126Pb2lljieG0vd6PVuPFIkG"
-    "iefyKDyNDOrR/xRpaFpFMZy7SaoelQRNeCTlaoEEHYrVC9IaEZp7OjCmuVib5l6X4xys8gIZMmlVldR6ArZr1ROrGYm1o"
-    "sroBXgRKmfAg4BWLzYF4DdgXtX94k2kKvPNKPGF9aZWJBhAorRZZ52aoLy1anWNZaVI4fwOSV+kT5HaCL1sMBlXpOf2rq"
-    "NSl/R1CQYfQlBL54S+jAfReenxy11+wQ/4hupOI7gClBrBqWCWr84rKjBiMtqL4wztQYekWyjeRsiUfdO4MSTSLsrT/rD"
-    "sdmuyaHC5nPAu4mpJMgF1oIMdRepHhE7hhn7oBgPAHX7plvuIe76gAu4jCvgCL1AP7/AC/Sp5DzJbxH016vFGWxfCvrO0"
-    "ejehu6Yb0GZbjVfq5nwfwcRJtoqHpiG7xHQBwIdfYfo5wexmKPDS/qiRKsQpgs8R4R9SkiKgzUmBv6PuIBg0iHzENm9ux"
-    "I+ot7nKO6G86rCidw2zv5b3nFaye+PKaBJIh/UyMzx2JcPygauEjC8MB/WgrVVZTBus697drR809+DsijlpXMzg6FdCVY"
-    "P+Zii2bG4B3Km09pDM2kPK2h6SWXuIoDSRZP7VMMY4RN/JYVpxNPGhnwuq5QTjUhgtvwysKnvSHxRgWWS8LLTBDtvCleN"
-    "nLJMHPk8rmj/elT7AkM3tdjP5NQQ2icODvvoqDp8+q0noyy0XYnRkBG8g+n7M338ihQStLLTrtvLVuFT5JHzER9uMxr3D"
-    "405v8PRxpnqDw8fZJBj3nh92+ZpKDqhEU6X3knT00Rq9fIWYbu/Q37QerfOte+xTHfaDg6Mj2P5sh78oxbJD+BL3zvN6X"
-    "+YleiX7rtAqdam4bdjNV0820DRVeHzY0ffYOnxBiPh55dGi+tvR415/8Kzb6x8eb3fb0yPuPT0Oes+e+p0MnTWF/edHAd"
-    "KsouyfMKuw3OA/PjzuP3kTNwby7Rbk4WbOnlTG5zkBB6uK2Bogae78x0kM5zDQN94ifeJVeskO4Dtxnt/EZbjD/emreKN"
-    "gWRxbjRNmQVlmIyLRgUM8i2FBSLrMl54/rL3rC+lGt9J0JQ1JfL2h2xv/cUninFCQx+VQzwx1ZJxMhNAVvnohzkuFSlVC"
-    "g8B2adIZnIY0pq3lPKemmD7VBiP2KJDmTwYQ9OYn/ZHUCnRls9k2ZxzI5bu0Zkjpm5+G/VoT9OSF8XxS9/46TDvTbsHrh"
-    "0bQ9Hpivx8p+gHeWqQzUs8xE7U8c91dQMhJ4u4A0njTcqah4Rd60QofT+jzKX3e7jHHPTlZJ54N9yIig8uKaDPMlh4b+P"
-    "IPcdMPC/tB/wEOhAfK1OAOEvE2IyOk8aLmxAkK1V2PNGC7B/CtpREc+o3GXWHghdUuFGQgKwFVJKSsstn+/p6+YhNPBoy"
-    "8SPPzKP08XS6isBj1Do6CQcPH6At40GW+LuP+o/G6e10vOj0kAYfACzcrBrGqP1iwgdidL8nWsNVgh9576rY6wGgPfXx4"
-    "q4vHcPA+PXi6vz+DyCvg/jz2NEOJus9o/XWecptPDrYbGGhqu7QWYlg5K5rPvZjo0v7+Enbi1RJWYgvXLNs2o5kV5LgqZ"
-    "U+S2OeNY5ULvejddKonmhA8lhLMpZH/ZAWJAHtzEoIXndBVR2bclx0M3d3vYliBLH2P/RNEQo3y2HVlIoYXvH+0fg27ED"
-    "wI7j0lAlcP6k3WtMH/Kx7HxtFvwhSMiZtVKHIS4BSWAcdXpbeeP6yJvINqYE0VWNNQr/Jxpr4DraUHPrycJCoYng+QvfY"
-    "HI37KIiaCIyVStY2awm/byiuICrY77aAgugLnhoPBQRvKYuc7PUQApfDhIiCtEkM/5G0T7kDb+Vj7Is9iepkEnrZUB5F1"
-    "GnFeS7IWRteaJYU4WZRtGQpPEKlGcVrGLTvMjhdhL7utWqSzJaQrx6S3OvVpROLL01Y3pvRJaRpTjCHY4mEkrOTe7Q69f"
-    "K0jcxF8n7nN1OhlgJDO9/crIb5GdXQHllSoYsZDl/Iey8tOTRHy2zuH9rWLXvpVzIFB8EqEbaICFrGclkmZzGZIFM1m9L"
-    "Zq/3LzxaDV7jS88/iy/I3Ism7M15Ospb7KCoKVDuey7fODtqlKL+WO7GsdHxiFDWEPK/i2qdozjH0/ailWCLWAWrhsDpH"
-    "lRhfdsGeamQew/Md69dO60csNXnux+h1bYko/9JVXCsPqDvrag4yot8rYde89PLxQtFEtjghgly/++iZovSdqAb2R49l2"
-    "+/Q5o9YrnvsYVlbqcmSLiIqjYUTaAslomY3IimoogFyBYo5mXvscTm1JlcZBpLsov37wmydXLNSsc4A7AoaLd5l27FsvC"
-    "w4LecsZ0LC35m+2GpRoEq33Ho8yE96huk+xTT985cWyq8Vhflpjpi7u5T3Ob0C0izp/d4cu57B1GJuBdssy5UxV+gfH7Q"
-    "D1feY7vC0l2XNsH04OdrhA",
-    "lluUdItyDitCnapILj0EUX6bX8fFi4hbiYVNEjCN4cN9tRGrCNZUWC3Vk+BF9m4ptLLTbLsePpZM4Lg4lsbKorWh/vZOY"
-    "jVyewFnCNkSQif8Een9sxmRySB2RAlQTc88gbYpXXWFJxDSUVtHpQthL4mgaIJIkgjy6/SQDOqFJOAK0Q/5BGs9tBD+6b"
-    "klqs2eXG2f1gG4Hqnrii6IJuZPRGVjRSXavA/eI5cVxga3ugaMjf2BqrJxs8WuwC8erc+JAj/t+xu+/xIeeM1J/65s+jO"
-    "0OJyWPV6/BG2mzrMc258EkDAysUbWlf69RBU4QdAfqWqveuwm+oZIk9/x6lfg4tkWdX9Sd+TXsol9enaJg1uvnnqG15ys"
-    "ON/AQDCSvTLH2wV2llqqtzGyWO7+MOL4n1yvwKgOsOL4Y556bW824TPWmofFKVbqn1x6lGsvAE2X1B50Q9hwmWNwWkWfx"
-    "Ue+DPf0U3ULboArt7Evy+1FaKi6lunMrearo7pEtrBA4GECYAsOcbOqSL+Jb+/uKuJdVaQvoxROxz7zjSf/w7Ni/dgcF6"
-    "bRdyXv/8unAv6BsYH5Tg4fZREdqJWSfaCRIqftZ3DrQBUSuLlqhqokprt1++27u9JxnPYd/sUD4Ra2aJCviJWAmdfCg25"
-    "WexPgiFwmxl9KNrjGrsXXrAuDXFTh3sDyjdIaWSHwatJ+EVdfYIkm2cWLFIlMWcQ3MsG47E259KduLqEapuDnLiwMy8nG"
-    "8br9K57TcY8vOu1GHqM6+5DOeYXEkR/NaNVWOvHoDN5CGCpMnLrs3e0SMkf7Ml+VcXtjqsLpOnChUsmqZ/0BiwBYMrSg4"
-    "tSGxm06H7V1K212sxyxoKBfUhI4oFiIyImek8ICKm+/LK7RYLb6iSKoTj80OtPohXIVWjDBoeAmfYqQcA9hKBA9pWwDPy"
-    "0DB15o1KXzdFUEJbForaK8zMKDvuPaV23ZT4CODccQXcamdW/NR1A51XDPrj0oGVZ7oW5jf/9txsKxliiV1kAsVr5j81c"
-    "ZZtbm8LJ2qvo29sbj9ivdSUIdMBw4tZ5qCK+RowiiCKT170WEdCuJjTHUYS2QiXWZWvMZ1vrNtyxbt3mfSL8JGVutOdWO"
-    "qfUO9r+tamwT3Kr3FjdUr5Tfut4Tb2udW8kTr73Q6lMbGx/xjF/UjDjXtkwhfeuK2CN/jBQ/s2tkZpI6BrtIoMeUzwMjD"
-    "LkeXd9vkd+xo0Kec5yHbB61iQgafybRkxtKJrBST6wJhhYkEbfU2k+h4bCpkjAafeMVSP6w9FLjTxnYtmQZftjhwlHv4z"
-    "BcMtEe2g9l2dOCi82zp5BjK07Yi8dqiQER1VnrooivVYtWSUxUpYiyDz34BpsvFHUU4Pv/mGxNnE5LZ6PiMEBYp+qUdor"
-    "zNoGI65DBy/ySz4+vcqK64oz52kv8TY8kngcbxQnjSAhFRbq6CEavvdrFRbbNqR0HhjIfBkDg/OgDi0fPJc2etE7fuW1d"
-    "I2vVzt5KyhUkZVotQYg5+6LNtWhGHekhE8wQwlSiE1DqBwZ+798yOnGKmDK6XKZxCZs1qo1I78H3GHLQJ6XY77QxWZyWi"
-    "W5BZTeBzjxWp/4y6m35vuPl9/XX0Xtl4nE4D1bUaqqxBpQ7VdjcqrCYoTaNzQ9Kbh24t7+fnMo+lIUyG3OSbm6EWd14In"
-    "LtqO3MKg2HHb83rQVxgpbxl6MZ1PDLi0a7//S0p5SOA9Zu79QyoIAnyI6DepxCA2ncTFRIm4+6lMxf5gWkhTOfmq6q7S9"
-    "RkfOFab5KOetO6zymlXTNEv17X7nmdFie61beZClCnb6KN8j6qWcdUkxAK1KSWbacZJbGSmJyYKLxrFaPnd2KHf7na0xG"
-    "kCn0pQwq/g0qECeNA0F5d9dXTeFxLil82fkZ4kdAWOik8mwZ041Ovkqz5ab+3AxzY1ULPdf/KH+IgGq5XojX3sXd3QXjO"
-    "NbohoQFZCPilr4t2clXSxzh1/qWg2FIwMpTviQJqyFDtRE+yukOG+YmaOOspvGrnPa7Xat4VLaUWCh4ougoKZBmXEoWW0"
-    "hynDmeJZWkly9jEnlfEeEmaYHEmg0iqnT697Z6/zlNdIsTbfM6laxlhAYvsw1NaAG3VgR6ZegHtUwyWdAu46iY0oCYJwt"
-    "/AOeSwuYgpZRbbndyERu3FHRumztLOn6uUtnggyfJNKxYobkIT3/zLmiGwHyr/N/LpXm5g1KbjkIbQng+wwt167GH1Dz8"
-    "l3g36LBzampXO9uNGIp8ZtpZhWsjVgXtr/VVW7FM1f4H869zBASyM+9GLULX92Dl1yNZjS8mja7mrpDW9KRYA9OMvKbW9"
-    "GawVxfQLXqmO3iNmUKGfMnEzOFyC8fCTtXW18bYYrF+r8Z6tdXjrXj9xfhsgi3iz6uqSM5XFZQdzDUpNWUJUOhAnL1mD2"
-    "HoMQVRObaQndzdeTWY+756Cyd71FO2GEpavqV6Vdv9mv7Jfl3IGrcjR8fm95MS/Jmmzrgd3Ulq5qJnkn+He85YzyYKeUm"
-    "qlNDR1hi9fyc5AxHtRZwEmSJpwf0rpuobzSU56NR21ArZMKHASkJr4x3WSr6tgDZWkIoapp58hxR72h99D1+Y2AcxNZnc"
-    "NAHttYP33+mu1bOmu9h7r3bQFpvTYzsWVSgikvEL8ZV3Ec3gUqYm7udqTRPP0peJB9VRonyKAd9tofvU31E4p6WhUk1WD"
-    "WU2TUm6aEu9CWjserS5Jl2YNCSSoV5CY/8WzDqLC0/vrPBQ2ryK7UANJnEoGVeAaM0XHqdhMAvx9y05/sqD964J6CLCMk"
-    "umVcnRQD1Oui2BQWX4E7uFSEa6c7pGZiwS54vwdI83AbGtm83qrFGFYAIVyB6xPON8V/WjPKivz6kf+hM2xrD2AUdgBcJ"
-    "v7xlOrWMP4h/YZmQj/CXVW2ENq2EilsYiSMSDcysj0qst2Jxl3jieiFND1gxDtVaSMmQZI0Mg0D0oStAxq3MGACzL+byf"
-    "aob2yoOVRKObdmkRmsOTVfLa8WXnoq+V8ctYe+sFY0tB27Xbo44PtDeOV2N7ImEwY52y9s++phw3wwm8AqkFzsfrxiDas"
-    "ERUr/2lJ+JPiG9K1uOPfdR8SRznJ0oUBXrXJJXf+cEtn1l6D77o9Jakd7U6eNt+odJSMH1jo77NQnRYxyapL0lKJOYsAh"
-    "+VBTrYTBBGfYXNWhMmS5OacboPRMeyDTU+0QlAeq8//+ns7eevXp59/d27l1+9/IGe/W1AaNAfxcF30Xfq562GbDiuGPT"
-    "rjf9shy+XghGUhQvCcl0mrilcKI5l4/9UvEFSqCsvYksnov1pbSezibOhxFu9rHmbmGX9PjZQ4nFBnNQo0nrv37qxoKIS"
-    "nwqbRcH7mbR0HRnM7r11eOv/uEGxJCChZh28uwrhQDWOJujQV3U0OEkKzh2c1H6m9Q4uRjd8aSmGby2e2LmY+jDrcuInt"
-    "TYRgPy90oQN2jwDC+3INvWHC+mTbIzA198WsKN53dQqgzVlhqhDRp5gvoGrcB1cFyn7Kvuk+41n32W8t7JdRbeqtzoJwD"
-    "xU+M87/qgyQdZBCHQ8MkqcDep3Nn9SCaOItCO6n3tAilRT9bQZ2JGawI66SR1Xf++9Ky8Zf6jnGw7ObmaayACrMHBPNvC"
-    "wr/ytryXWva5+Mp6q+YTjjbgNQsYC3sWpgZCfjacTHX+U9ngGRu89/bDFKCcJNjKJxOIeiJ4dbdhSQtrqJU7Invnvg11v"
-    "oqJiYwByLUS6hWS2/bK/5farBYm4UmusqiA2OiR8tDUVj6tQHo7rKApH1dwQeoBA7P3s1WH3hC17tDJ0bDr7h3s/iwuOW"
-    "Wt2a5Dj1H31yvrCkFTwHUg",
-    "JNtY5WUD9Wk1sfrgXVNZon/h/oz9cFnH8paoNsREcLEfjXJU2J+sXJDnBTlOTnQ4ywThj2Y60z+/uvs3cDaUd6vzP8BzQ"
-    "kQkR37FkUoQ0jCv2ngCW4hVrCmQhhUPORj+zjyCxdd7EY2bRHmmCXPU4/fSepe9iZUQGlG+Rw27PhAs9Wheb1hiIMnkfF"
-    "EGuo4Du7rhN6Vx7lMsnWAKKGoFC7/EqchiT3I3NzEfr2NoDqDfcwaCoa2js+U9ZB6myqUdHqtppe8SeshA4KyfXhYITcp"
-    "3ftnay5519Mzm/rA4Gz/ut9gNoTbphpmSzsaxbIOXNEnrEJ7i+Cq0TutExUzrUU50XSTwP8o5nXd+PRvbTZsMebMKE59p"
-    "6xGVFkZAHqsToojTQeV64N/oZJGpf/corSTwzk1IyUyIVio5YE5I40vdyGzjPdUSb+qFyswFqfPkVSyqIx5fxuJqMEWr+"
-    "5QNfM6RUcqxUFWp9aDwRH0H1NTfAqT/u7tZ6G1dSjwhliJod0bjypV7c2Js57QfNDvwg27G++kYQh1Zr8+3/lN7XaIAeB"
-    "Dd19X841T3ZPCCAV/FlUOkZzGxsvY2jHpic1PfC8NlGGvTdyMZ/O36NemWPoT1Fk5BhSqs5Gh9OVBJCRRCvapWG48SJoI"
-    "I4lewOnfrKH9azReQypTkicQJt2emVpA5WftGxguqi5rBnJFgJe767+0cpNbDZJwLBma/OHM5eqtuaUb9QP6KZM514uZy"
-    "Mf5x0wheEldF4AFOEedKf0H1o7gZ8x0lTEa3TrHfQqHeg652ZOAgnjvmCY5e3A+++wQZ2hb3GOkYT+24r0jGwS3gdVi7x"
-    "qmMrg5W6DesE2YdCQM7C07PRV971+GziB9yVi5DekFUJ58tXlcRnigbpDy9oHm7t+BY2VGrqLZTpyAAdWfUYx2guVs2Ab"
-    "O6Rjrun1iprTGqLU4GElZo6IfKGOXNypl5gTtLxi0k3PLObnPPQWRD7+7QcELiDaO85+tbUG9THb8dfefNGKBpQFGWNGD"
-    "MfKZ8YJRHzlZqYrykJWfg3xhN+EzgwwnPAd+Jwxa/+VKCHb0IssHKVZ0I2cNeMva2V7kaU1nYARIPZSDBCJnl6hUTTdBx"
-    "wkAUviv/J5ReC/KFN5TQ0EmIxMcFEsHCPuLmAhQfDfgr9+FDp3PKh/hVlx/h0842kCpt2Ir1A0sl4zqFZZnXocCFFes3G"
-    "5pJ/zdQYnDfW+pdKaifieq1Vk25cr0MiTsvY1LJepommndhIKKRd6T+Gz1E1BnOJLA7UwUTYVhWeLjnWD3JdTR5/+0iU/"
-    "wvYKFTF0d5p5YnaupYAmyuTLt7fsBJriytTbOPc9iIR35D/qGKPcBFNpPF62YhJheh1SdQaal8+TgBawkHJ8m0RpJlvv0"
-    "A+gW4hZxjQhOtRG0uNTg93d7dEUpyp36XfAjEKiEHSznAniWzJSziUmbX/MHR/Zh5aa7cXsJeBAZxFrp/3j6UGUMzwqDY"
-    "uTHmkxgt6irMbrryp0ybvH5Qmy5zgHVUj/Xqq4xtTvDaWgG+T00CsYXp+58RAM8JFWW9ctApPVxbzp/v7KxM3S4xvPhk/"
-    "nfj38hKVfpOvT5tGp7u73O7NTcXLEv5z01L3c/N+R4tb6R1cYzwJhT71vCFkSEv35Qsup9Xn7+4FiX7UZOvvj9Yyuv5k8"
-    "/emHrWrb2tDmm/0UG18qEEfSYKw6oCnL+7nAEB4vV2a8+5X1My2m4B/2reuxW6P6/MBy9Yslx1vu7XNx8uhoff+JtJbdj"
-    "RzkXZ/qBuU05SAPq1ZMp/HRQAYmFc2f8fG/7UUVboosCrrJS08Pv2tMIf9jN4js+jAR6LuA+iDqXdYf61NUCYUVPpgMHo"
-    "NKIhdPu3uXjdt2mszE0qQ1iJxwSBZqTd8olR8zed4RVnLOiwLeK6LPLtoXUe3Ld4PH+2awqUFOZv6mI8/BPIln7HEu9QE"
-    "lPNbuBdwHmVsje9oZvNRnPmKV7GTm4J1Or974/1q0HgXHi10Pc7M8EBHuUExEcw35kwkvVlud9jlkCFqCh4mINs0H4hQe"
-    "G83LHLDZP9ZwnGr5ut0L6S96XRThKdXRBI5o4DesSdOSaKykGrtLU4qQCGjY/O1PDPH0kT6od2z92uW3HQWbnQgCZFkA9"
-    "7AkhjSfH9oP2bFOFtyEvZdZ4HCIQXytriSIEY/2yYFKjnd/fKjdbIxr/95gKt7wyYlEoORIxcGOz9V3nNDcZxPgJEfvLo"
-    "N3/+ox4m/yXmngvEJhKL+ov4M+3bU+J5vWmJ0EwLBvs6us69Y3Ixh7SyZBcmGzXZwkbMmQP+eVQ8CY/34Z+q/nThjxoOl"
-    "DXemZaqQuAA6p5c25kg517gWGNsZx6A4hjMA1M6WQ+8N5pn0Sqz5NtKVAtUtH1a0DJDw0Rx8dtx/0Lj8gd2IZzTNbfppt"
-    "Tt8q/D2ggCMV+kRrbR2xy2jCv+pNG2Gi/g9A5btssmDyvlcMycoQ1K6btT3ktwn1uFNbU77TgrQT/WhAiYd7DecupPd2+"
-    "MnVT2mdhehMxISpdutBZqftwWamla8FHtQSRKJpQt5ePqVp10LSQ31mylwU3OqMe9cjtvfSqLJ72WD5fN6a0WkbMl+tnZ"
-    "EeGRGwMEB3aiZWVf2Tqs2vEpxNWurBPg0Mnm5g2T0FoLf9xmHiLVMXBj2Uy85ngoGs2j02oucZN7aUnTQaquCDcOvEbZg"
-    "Hycho2wy+onkcYUXQedqef9lFY7/3E7S71l4X24EKLUcPX5ZjbPJxO9+ZQRuU6LSysb1Ie7RSPu1Ez6J/L9n2tDiyvz/3"
-    "dqLTIEeRP25MjwTQpmgltnXemccxZyp0g8n1BccPYXYs1H7H0RJnHM99Ya7OTWSTei9dlDCrJmNnG/w2uWDKhGx3WL/Oi"
-    "ZRj9Yl8Bv+kDjhjH0h2xvxI3hdh++V2i3uoRYxiyQ/exUfCAYBWS87kpr35nWumrmRkEkypaokIpvMgkbzplVN+sOcwHS"
-    "KoOBwbHK+6vRaWxK6tnHIrECkL3AGgt7uZe6ZGPYY2aMfCiQzNnKDKJzmm/Q7hQI1D6ZmfYmF9505VLM0jmICpIRZGjLH"
-    "sqnj7k6S56iDfl9CXr7PoFGm1CgoRCraK9wgSRqz8XqYj56xDf+L9Bnsc3IwpOJgSCKJE/VTbPDGrDFe3/VdjTu6aFLjZ"
-    "Jxv66EYuVphm3Fqd1gXhO8VCVCiIq9Y94Ze1ahrPJalcoKobtIatpwwrNsyvSauw2bjv4KB36QR6Jq0bDxX0Va+aHZbwx"
-    "kTbfV+y8lE51eHG+zQSDjjcXXfQ6uqPbS0rzjrh1N9lJV4hrMBSk4O40uNVtpEql/QEzx1JpgdwKuoqh3Rqe6/yvFU1ML"
-    "JZEKKZe79hON8SG9GaptpKEgGXmVa/0flCSQ5Z6PfoY9pNGl9PPByar1WQSE3/jbthks98QM+1ZdD0k+O+/3ROAWTSCZ8"
-    "uBeyzKrS0xyjz4dEocODCZE7t8MDmOKpovCUga14MFEHjYoHumLNdRTi4wkLjPu68dSmOSTGLi7sPxkbfNYZTEZZQPolI"
-    "QrELRcL4LJaqDbLLHBXnSXirCotEjI4MniVm6N3WnH40mtjD2UFD0iEPPy2iovbt+ysQRJWu8dnXiL5ELsOMKsoN+GXhP"
-    "vrDXDTeOuEtduO4DOMAIQyX0qxr/SF+JzFxm1uL1PUgyy6avvNTxOQvL+PF0U8D9uf6h5O/l770LGNoYgRveLRItsz50s"
-    "NbXNLkjZiwgoCU9RWazQV2KY2qv0f17fVv5cAcNtckNOyD38rvYyl7ZL/rmpP0q3qDhTwIsnG9NesYsfVdBjVO5tfwofu"
-    "7o5/w0got35fazlsfeP0V3",
-    "ZtSyjtSvwg7y3ylV3kONhSnCS5+ZVK2cmxJoR0v45qo5iojTjp48/47yFJ4JfaBRAOaLje3yfamo9xOeECEhy8LyGupF6"
-    "9KwF/pEyR3Kbm4Y8EA9jRDaqYI/pGX2QkmU1hxZcmxJIJHyOsAUL/V4iSgrjKGg4xJti4N7BnwMG+LiyJXbfeKwkD/q98"
-    "jr0WTbS5nI4QEUe7FF83A14de7ty5HKPFttdlt9pjbH1BJR/cX8SFnYSiIKtcCJX+R/SILz2qM155NmpnnpBgu+X/pZL3"
-    "m9e++11tJSpm9LgOY8UQZOaplfo8Ys0L2P73O65o0ENx/19fWH8sf7Q7S/x2VW5ETs61YGPTXb2pdqS1dUDrgIPeAMQ0S"
-    "FqpBl8YTMUe3gJjYIsVmrb9GtSuf3GZ2HydSOr6Kt7uS9mInoOkcx477KnvUWJaZH6DOTK7u7AfzPPPhOlunJcS3UIoul"
-    "tlkMM/i+0Kihx70iUK+exeLVwXBD1FoJR1UvYS07OZm+PfsiCn10D7g86EvuVjih1KDKNDVHmX2dV/mMSXzfit0HEX3qm"
-    "Vd8QVCrSemhdtjdQDdRwnA+2WAHmkogS0VS3HRxKgsA84BiVlzG9QSSzx6UgI0peMA+ovgRqkSKw/m/F7gsMCAuaHzI+W"
-    "1JKxVmSJD1qKOZtLkPX1SvOV1Q73eqQdNEM0FmJjtGnJLdlvmQQZpou4vvb1rE/irH3fMW7GCTb1N5qOaMvyTt7O15Zb9"
-    "QNXrmI2dhAlOGKNPKHHOfczCfhQTx4brZglrJFzjk81e/1RnR8Uo2qID7NiM3H6pt6n8bI5JKaK+ssPY7d5UOe4oeqWQU"
-    "tU7p+Uxs7F7QzkeD3BjDStD32A/Nwr/bmI7pFel51d3fwtG+zBsIXx4sRpKl3Uh2d/8n4l9XsWb/fpZ/z+Xwixz90TA4D"
-    "RNI4VW9Q8WYwnzy5UFl4Kl3h9FMvdFot7/nB4LiTbaXZanzv5rM5NfJ8/suqfzyY4kN9jv3qz/mjz7r8w0XHx3xz/PyX1"
-    "Tye0/P5fP68yz/n6AN189WrV182UlNksU0bdt/d0Yjq515ch3leib679DLnFI7M+AZpJ2R2SkJyaBhoNVyf9kcmiL37FM"
-    "c+cxgIxgjDEGc619ub3II5zaQaHfeR5MiLTnCgi4F1xwbEozG/87A7E8w+ek8qC4/jwUBFUNK/oJX2TYK/r/nvV/z3Hf/"
-    "9nv++pL+OlgUDEact0T5CGjrGrsGemid9pxSWIRLuu/oQ20pnfBhWJ8fskWp9AZBSSFWdgT/0q06HK+uccjqD0JOtqv5j"
-    "HL1lzV3Ym6XyPsnT3LaX0T0hbqfjq+wJXXbaJItHOY6+1Hoy27/s4nBOePnCG4XeL7P14YYY/Wjvl5nvA3UU0s6YfVjJu"
-    "2xsRLGTG6iTZhhvkLK7Sh4332gHXyOzQtvYRv5plr0uJn2hw+AdsEgBcf4b2aS1djr1j2p3L9hMJ0a8m3h3FReij3GSG4"
-    "GGvvo3x263iv/SJNNrXbtEqlCb4LzyhGA/0mcOIq/f90U8TUr6kHdIAqDTHyJsnVwaR8cMPSPwtFsZwUEePX/+/Kjfd57"
-    "iPDrFeuRRo1J81Kx0TJUubY0B0fGtVp5ThbJdL/IG8tHjGtdOPiPaM2qk3zruY/IuE9hrs78dA6YlprpR6ZCUUx/1ODTU"
-    "efI3PKnbaDuZJWrahFPoTsP/ZHXCDOl1ETpNRdRKZxB3n8O25KQ0Kx4f95VdLuPiNDzua84mLxb684u2Kv6GZ4WMAt1Rt"
-    "KIIXPv7ic3DqA9K5MM1n3fN8ZqDvlf5Xfl8Xz3nsZbtjzhZ4tSltqxH1h74xF1M/2g8kGmfBLromIqcmbblz1GuJ5c0fj"
-    "OPsOq4nWz08Unm9lIDhWY58+0AcyKnzsmbzukkTL+yk3Lo5NzolKeng2E8zien1agM8yAL885gs7V98BJrcpZPVxDe4eP"
-    "yUuT4L26/Roo0kr4MMdDCNz0rEk6jUyt0omVBTLgXg4PuOYLBTFIuGEOtAFgnTfWgrOCIQNObaRFHVaw7REoXGBfyB5V8"
-    "2gsfZvcd0rGU9akEETLW8k2xgqqPs+i536NKjkj0fJK07p0D2toaXOH7mu2mxHZN79sjEhxztR4nk4DUiyDd05tAeVOPh"
-    "XNNfepQtGRTAbsDOccw3N3B4N6XH5ja3XxcryyYGiIq1cMBGPcbNFhsOOpvteAHfXRVVUjusG0t5ABR81DEcDbVK5r3t3"
-    "betQpnU1vloMUb5ZF89trnk9S+Ya6lt0SiaSUbIvG9JcbbIGNG2Yk0zAYz3W65Mdseld32yFh5fROHxF1/jmtfLbvla/j"
-    "Cz7E+583Qz59jfbrb0HX0QvYdemL95jVP7zuJmPvD8sTInMOSWLWmusnlKvWy/2nkXi19NTj+7LPPjgfP/dPT0/6QlEyq"
-    "k9H14IhL/L+9ibcaf8Np2nTCSfmAl3U+45p15+Wouqz2fU9YJbR5XXUG13a/9/RZq49ErsSG+71nh7h5dtTGNkNc53GtQ"
-    "faPrCGbx7KOsF45Z1F7sYpZYJZkLNSN7wvSgYvq1mt3u3iokCjWpIilmjXW/rtqiv0cxIXsvM1PSDmwLJDOiFnYHCkF41"
-    "/dZOYokZYwmAtNGur2VQVNkwP//aGACJl4aPVESVYSTlEBtjv23EKJD4Qrl1uaymnKu+vu73NyrNfxLIm8trcsYtLOy+4"
-    "0T/OiW04X1K2ghY/5bV8OCYjLLQ/DcZuP5cY+WpTFyHqSZLzlwkbXNrK4Yj+iSLDVJjlC6QI5QnFsZVTwAZd5jqdimZ3A"
-    "Y1Ey6KAb4furqPC63UfrjOZfPRpnk5BWxAtSvIlGzTj7KIg4VyZYYe8AxzcPVLd3RDyI/gys1+JOtNMIx6hm9dHMf9wbH"
-    "KAoI/lzcNQPDvv0fV+Z09t3Zft9g2y/olkmOW98aTjZLUcMvYjlHL8MY4YSzwHscRadRbOZvS5X54AM3sjzS7NtdcanQN"
-    "s7aYNmZfqBEwYhu+ZXlfqiUuqrTBW5SnM1pf8yNaf/crWCt6a2wDrcbJFvB4dqnaLEyZqZuK0bMtjQ+cHn+sTP+tbY6vE"
-    "bWBn2aMCRvg+ySojnnBT0yiZDmxP9ymSHhFjIHtLgldrPDo5zeYeUwTlHoxob5MkRIkzm2GeYYw+BLQZ9/W8+PpywE2n9"
-    "HEUqknaeUjtstBT17sifuMeVz8PBcH5iT7WeE1mTzO/itnYa0kV3gEsc3W0DKozTo1iEl2xmxskjC644PCcB4INRjULTu"
-    "pqG6yxIaY5KnDZKYM45OiBBFnUi8q/SPKqOn4ptJfUVHyuDB19n1TNbWi1w/K8pPzywD3T85P0H+pypHV+QaM2dTxA6er"
-    "8pPifoXmlJAkt0EQc0e6U4M+rkGXNshmmBhJ98NnGCH3VJcIH1PNZ35uwYmRxicCcpz4rG1RUmZKIWYTJe0XRPhlM+i53"
-    "KQj0LasrIhxJksb/Kk1mrP3LQD+/5wQLn1jAoUXMFrJlqh0MUfKBqh8Tstc7XHQS4V/qIR/O5I/4cYCWNHE/4NJwLufsM"
-    "dwxiU//ZxHqDTWv28zLeznjHA6gmrkL+FU5MxG8mv0U+Mt7J1SRAyRe6RpqPus6jvnNaX+6cMHvj1TsyGUxvGUPyLKtPr"
-    "DVUlEQuxlFTgSY8ulwG5/oVvrPnscL6ZMjTmeybCgJ+MCEdxk1ePOmkPM5oQZ1pXzztiGniNr0tIRfxHFLljBcaEpr5Rk"
-    "qDRzn2nkt1RXoHxyj6jST+0uduyT+O5WqZ388NzYn0Sg6kykbyBvJADp70Je1aFi3LRV7v712Hp9dc6yTHhlZkD8PD6ca"
-    "02BEOjhxXuryDRFduM6Y6P",
-    "pcgWirjAPJOxqdiTsNdK3W+q3To7FqZo7DGt53BJJT+EYXkO/j5WT9bFjyZWfh+Y6b0SVarMCUuu+AT1Nj31k2/NcVWYI"
-    "yNHGqbLhd2FePQkmx43e22SNA00L0NS7ParifISynLc0RroVTXOGznltjCqttV3LCG/fVEN66cAzgW3VvnwNUWfYzenJK"
-    "uE4Il0M/CJ1E9mKqrYK7mMCsyeEkTcg4J2DrHEjpqj6QyTu5rciv51qLYgowgGQFP2Vshi2ntIc1+XZuW5xXJLoH8dDz+"
-    "JZh3pcB/7FVIN4xLzv5mHqIEid/qzl3k2/RhuiquYlWGzjk/sZ4SzvgF64SbFFYO/BsMpyeZ7d9wChGe+jKdnOInn0A7D"
-    "af19m1ddyQVApr+wrGE8FlslfWJJMz+3SsUkYfOAx3Tnrx82CQpPjFE1TCxvjYfpDlDhmyI6UnyuPf8+fP9/dSEYgpBSj"
-    "VlSRTyJGXB3mATOJ22VAvuas2a0WkobW62UkP81gjAvzFbGiWIYDIjWlX2EL6OPaAMTLzsyaUlf7KzSkL5OT+rcOCd8UD"
-    "iMEqn3NYWdivhiIqJIH/JksO0ioIrDyuGrgz55CxtqOacbSXCBKoaIBqx4INnFtyZfQR9gx80ztFaZRmxZy7X18TkkBIc"
-    "jBopba9ySdhZPiQiypG+fXNM78YeCQViXrsrApTQqP3tQ3gqc6BuxiSphnHk4HMR5sNifz+ChWtY6KqFqeojYwnc4OhpE"
-    "HUGw7K3WoZcWXxyy1EeiGxgTu4JUWUUIbiRszSXNosv+8KW7kmF0s0tYVCOqzLHQOQ6xBNJl+N0FgqUG/HAUtT5xpMzfi"
-    "QfJCrbU9A5ILQi5P0aAeU1mt5ukYQbTtu+jKZJdcs5MzWwMwZ2QsC256JxGA+fGtrczEtsuMXIXgb2tUl9yKSHjzVPBN/"
-    "9kaIRoybn2faHyYnhq8QVEqJBEH8Mp018TuLCEeu6kuYSyUTR7F7sfCKngw8swbixoeK6b95W2oq1JKFN+dhq22m9gpP6"
-    "NEHt29Vqd0w6ODzmK0i9RNYCPnKPA1FUma8KWmmJMjPBC5GPWLUHmymdyixqlttkudMeu5CH+vBW83yUe9N6gt1pmepMp"
-    "pn4xvCRv/IMnrf6klCetK7aq8bpz7TH6mf4jdeAWu2SqXtUvzyvX76OfBF4S8ZAPnP0T746FSYWstg1VTK1Kc8kxkToFR"
-    "Lfm9K1QIxKbfDmbzrSzsgtzWUo5sMlxzxajtithRbJiens+ebNBLcaFbNdAp4TP6+D4bVsHIlYxShkUt6bhfiWAzCb4ff"
-    "s2Oum6+8Po5OKVkREK0IMTTiJOwynOfKaOPfZSIeoyIcrkYyiicrzy6BZ09B+M6+oJXyw0vpBRMS58dIqtycHV4LoSKNv"
-    "AwK2vym+KLbiBmz9Mio+lCR7xY4iwFl8nWPQBFzdYlsI/9CYC+3wgpCAoBH3t8P5hXVKZlGxPiCXCPaw0rMZwuJhZraug"
-    "PM1zBSH0I7qW37GXjSh61Fjd7TmfNxGfVIxzfXpHPxRDqrLgYF8UEEHvwPXBx+azMyV3SQzObEby5krSyJH9pJhXj/oDk"
-    "i3U9IN02l0Qis2KlN8fo9eIyFxjAr2ccL2iseWcvHn+naeVKQqyxFBVT0fV/dETw3D0l0drCCZ49IlxJNPBmUcA68dT3F"
-    "SOt8ap2cw89obg8Ypetk4c0aWIw9wqsfDrsD2xC7nDa2QGe1pxPkiGE9RrP0u0L8C1hbSvrqFmYkEh3IVJ8mTQX/UD4pu"
-    "8uSINLtTVmNIPDwa8VVgvxp1uAaX+pNgrC/NLvh1Hg4OnEPfbvLd2Zz0fq4Y04nfSoy2ThdhctkFEsddKp0VIp9s/PunF"
-    "ToY6IT/5HJwoBzkgm2GD4KLNmHJnqexEkd2bR8MFoVrvBnQEqbB40WDw2pVxjOI2cOMBWE+3YSveLcdtXDaaLRDVLJbFz"
-    "pdrSsy5QBiN2KoIkNaNivDsk51kusa9QKqEXTlZIrRMiMSasGGF9tYt/rMjAhyTx29zd+FzCsKHz6sKlJy2HunTqp77+B"
-    "d/VT4TqGKzvFT399LegAPdnYBPgLbSQhVdI8oeOQl/kmEBISsZCX1Nls9lNe5mxxDRFwMT9RyBnAGlqIlyDzA+V25Dezm"
-    "3HzOC8RhugfxIddRe8XdXYHxneYdKjRB3wX3GBkSC+6zQ4kf5fdPowD2lveEOiiZOQl12TCv7XQwj2jzWj5hH34xhHHgk"
-    "DZw5Zz8i61fOUL0GN8jpWWmSKQ6/djnSKI5wZN/8xpnM31wCSng3EChTIo0q1dq3YDdFVKujsZT/b3xxOcYonlGUNefdr"
-    "ldLGSGel6uLgOnc5JPjHuxMZJl3QAf64fuRGo6EitloP28TXvTUWOs3WkPX0CijHr9cMgnoVzm5MpCYDqfeb+dWMuvaEU"
-    "VKtXCCL6mv1DIF1J8wZnlzxsUakwMPWSipRrWL5P5TUn8y9qSHeglFp7NUoEtdOZIpARRguE3JHqwc6/1xQ2fB8WAF8N0"
-    "s0UBlLF/F5C/i4qk7ZpCEydJSYXQCvOUtVbkadsMCZtLVQ+j1gXmYdpQyWgRZsokulOrMAlNwOTefFjfkLYzH2GPIrBWQ"
-    "UQ46BdNi8I9UjXf3//gYU/CWFZHuAkAza297Wpc2ZNsJmo9XVXBymrkpl3Oc4RjjZICR13ZvYvmubEP8AYh7QVDLRF6ni"
-    "KWVJZRBOvGSNYLX9uTZYhp5Fykll7BVL6A02qiPtDtIW4tTTuDTFHj2BnjWLxF8WUaiejLBdII8IR2I/klmsnUmSk/P8V"
-    "otG4duXf1TjkJ1HpfHGSKEys2WSL1w4O3c6m/useZevkShDnrhDhMB2xAAxXGgHCtUc5UVSxKBBlgyPYNg7Z1ZqEolGaG"
-    "QsYjd46GHKiy50Xjgib5NOQR7u/rWw0Gf+gX3a6ufxJZX3yqZetQlU5n6AhFhbrOcWojKtXCFbfPZaxc5b2Cz5HmQXQKY"
-    "zZ9q7lPx7sHAte/8+0OK7ne3crDrZ2hDCp5PQMLmYF8DE+w685gQp03PGRBPGRxkg0XxEGoAh6G9DsZ1ucZaSVPWxXkC3"
-    "xiBG7/ndgtMti1IJ3HHHNmWP3SW4j1DH4ZOwzp5U5DegkScK/9+2PSwLgOIxkchlbAsL1QU/6RCVNzucF8rHD5zxhpLBi"
-    "VRSZOUHog5lMmCE6/H3u7RnMapk8Gx6ODYGAs4OuMJANk1ycMxW41yXGy5IVgTnnpz9ViFb+ZE3Xh2LtEk1Xkyc8LGCgk"
-    "Gz4j+tQ6USMTlnGiJnzDrSIh299o/vcT9PIsbnqAlh04fLbavvqxGfI9dja4TjP2Wh/B+h3gT/iTF8M2vlFz1vaJGUcXw"
-    "Tk0PqT9Y4PpT9DLONGU8Itzo6eBQH4Rm3Q8pHWMJCI0EMlDfe04iMtz/SuKr8/He2l3GzA2m/GY7bi0ePcq+MIwQCVuRV"
-    "futJ+0HdPCP7MHTAs/Zo6ayiSGBkdybiZWFD6qnoeoy3iLkQt5oDlSQ9znjpUVsnyfbczGrKSpbslGfvxlht12fCPfbIl"
-    "7a7PTyyeQmc1gvrF7xnS3ob67UV6ZnAWjxxmFDABassYAV29GpIYkIhfYaX84ZVZr0jXS06isvtY7tgRURRqkT6Qow1nH"
-    "cMZJrT/91G9kPYOAjljFG8+kFGim9mNvAOehxOmeyWYk1ZJf8SCZV77/NWnYtC6/wCb1hMVUs7OWIoKYBI5xOnE8CsTGm"
-    "WvjpiSExi4UtnD397m1yOPWSFTZ1V7EQozvJEyod4IaZzEhujAnGBgNAIffxqO9fsCt4zybEX8uNp0P3KmKdWKiDIoozl"
-    "Sl1cZILZfiloYV6B48+bA5",
-    "QGY6t3oCFABjnzO5i2kNI8Lk/FZvCtR4YcTnaJzVZl2i/tjJ62nuqtX9hPfcz2+lMPUdfwEBfaZBv67Ffz0HIPx186JR9"
-    "bTzAiloQy/VG+38iwysDL+ynq6Rl+scw5m2oKE7BQ3DufdZUvuCYxUkNfHIQxWSZSTrMJgwke+4inFja1eN7On24xLFzr"
-    "jCrThf2tQwttu9JkPakgNLe9nopbDshEQAQtRgK9rppdE6aW5KTE2+qXU4nehc8AfRkhM3iHOlPw6xFDilezxH6kSDcpj"
-    "kb0guXgHLGsnhV/XucbBq7EAlRpBLQ2x697ejUEn5q2WeqUo74cofphYZZae92iLao+601hKKbqq6U+wyWy3g/kcSjWG1"
-    "JJV2Vrx1qRcmMljXe43BOG5Y6kg4RqI0bSFSV8F4rkwINe9C9/Xeo2adNs6v/Wm7g1QeBiE67bDdibNpPov//cPX8IMjj"
-    "p2B2jPL2RlMNJ8jSmiFaCL/IZfxfeLI38ehtZ+wY6uNCv4JuRlJ3V6LF5LibwUldDT2es1GbT7Mh5YQL6RS5yuNHfb3c9"
-    "YkVzpoUElEHs6CxOmFoFvAIUPO7u68GIca2PnTORq9OLyXmzZGzmkYtH8t+Sw5c6yLHA2B1kJqa+drROaCN2IU3TiGUru"
-    "Q2JS6NNHZHIX3TttQMxtEGKP4FamM1tnYHHEk/d/YwForTSCFRRb7bYlU/eXmy88kUPVWohH97SN83i7yazl964IPfeGx"
-    "FTHOLWt2FiHfODvgB5K/Ru/zZjdwxR3A2R7u8ZG6WZfK32pniEUC2iiElhMXSLhku60YObCJwTMMVH1Jq13+fiQ+84VuW"
-    "JQ0aucBLc3GBhv/ekJVmy6WM9Ag0Di6uMPc3/H6loBjP/R6j/1HT3rxTTz1cs53Kcki/CzM5ZzMqrhdk8DFaB1ptJ7F91"
-    "ZXAaEWDrDEGNbSz80GUW3GqkhQIk3SoBkyYv/MJzy+9DKGRLYDEvoM+Cr8+2CwvGmVt8jK2V0lqtX+NjlHJkPWsSKc1dc"
-    "q6adbxkUy/7sTNBbXRkKAghXrqsg/xOwYG2IREIP6lgjMlxGOp+MMKzhbEX6kOA6KjyuGF+q7nD2ilOThprtcjnaW5ria"
-    "29LYTUU6a3QDnYCDb90F+P5/ntJqCyPCeJwPihWAOu/oiSc2TnPERbhmNaVPqkgwYO1kQBSygnl9QDybMyhAbtBIj0sBu"
-    "igps1XMJunaU9zz15e9GRabx79s4Ix/W5Gc93mGJCpU6xXybXn/zVzE/29m3sTpqDVW8onDJpeDH/OpXC5eF1sOfL/DtU"
-    "dZFmX5B4LoLnlvQQJmLsXiLT/DS/Ytppdjpat1Mzys8lAedTKsb3seCZ505cnppd6x4P+RFEb0lbPoEHnNOejEDcYgbQg"
-    "UgMPM5NtIRU43SA8wl6wBX+IRriXgD+lpOAGefWXz3szfv7JQjqjh7oOO0+QR+9vf576bgsFkVEBc11+ka+KG/IiUbJt/"
-    "FaDs0n/Smv+YkKnD0VrdmG58dS5n++jOdfDEf3KgZqwjFqbTnfix54BHoLhd6DCqD9U9Dys+qYdPHxWPktplH4fccn4Ug"
-    "rM+wUd4x/fJTZz+AOy6uxsMPX0qPPa/oEOKtxMOuMcdL3WYn9juJDXdKLnycc58RlyknAeVPBCHef246rSXN9thMsTjuF"
-    "WS6qQaqfb8VUh4vOppVYYlJ3k5ehY8P3D8vtjfPgPOeO2DWZ0bPgJFkKD+vLgkggH/a/6Lg6CmJF0UfEowikvs2MENkTD"
-    "uu0qfE/VFVMagNmH7kjgoIgUipj4Mz3BAA8P+bomweCCTQUFbymuhIpKjce97JzM+DadDC0/P7pPGXD82s9GVirCSPbJG"
-    "AI007JCHp/4Tu2S3X1MDv4lFNRJ9HrvcrXpy3BuosiG9Ghsksid3w/w0bP+yGtDqao8GvedE9DIbCdpii4RWcMs6IhxJ4"
-    "bJTnN/plZ3w/+vsW9vaRrJ1v+9fYXRyGAmXjU0unRYIPyTp7E4n6UvodM/E4w3CyKCOkNySHKDB/32vd62qUkkmM3POhw"
-    "S5VJLqumpd32VCoa3voxPT8lu9mULBaTfJZ8RASt9q3WmQpzIqdh0Hv7ENfZRgYeVEOTpBgGXAqLjlLkIbiWXncMLfcxK"
-    "kDoZPEX64p56q8WjW+KjspIdRGeykoW/vqr2RejxSz4jq09X4Of2i62/23McOI7iINJGI2e74yZNRsCP/4+uO83hTTfq8"
-    "O6fZ2pkfcPPaTuXOBvsZIswOyWX94dN9Pm4fDRHNolY0mCscmKsDM3JPgDgkVRD+oohq0qPAM171n6i8/62bfPtF0YTGQ"
-    "1wCb9v32LtDfkResOJUHcV8RdycGu+Oh0+bpOG23sB96KT70IOPjNxHviex3wt+ocPOzRy+ZZxbtxyP8R/+BWG00NSlk5"
-    "wm/zd5w+9uwtJmDk8lc/itLfrHAFGxSwX25BwMASL9SjdZ93otucjsByvj9yd13tBBWhnh2i1VgAhkvuf8IHoMLzO8nDN"
-    "1SZ3VEoBewzpe6j9+OrxR6fA2WAP7A1kwnDziaEI5lBhEYjPY9Piz3H8ZL6mnna+LcdMpUgV2jSofzkTOkXbU1tJHNWoH"
-    "/7kNgnaKcncgUENlD40HGODMxmfr95rO7etBiTL523es4zeDbHgTuCW3VHL7UG9SLkz/wojuTd5hqVfKrZAFYcZD7nZyq"
-    "wYvdVFNuq0KdasOaabgiISs6LS4z2vfpybRKrlhp2mXNgfisQOOm9VYfEW1bwdpa+BWS2L79TUt5nmS0W/Oga6/007Fzr"
-    "nnnDmK3OZXOs1v08LryyRB6pjDlxiCEpkXeJ5N3nV+3bwus7fJLUzycPzRl3FW85XsWrbYMskoWfMD6C5oF14li3iV1UC"
-    "YcdzXiw6xF6DgxuuC6LpOBACCDs/YYhKH8K9pYBv1uKp5U1bqMjacHzy/v58fPDeYYkZz8gj0D0/3eVb2YDJpn73Z7nxj"
-    "stRltBj4+IB+zNzYWRGl8C/VZX+1szHDjihp1VY3xOC0tVa12Ebek0jH2A/jZ2G7aG/yZDQKxzwoXP73nZiGRf/4x068z"
-    "7ST467fQq+V6+UUmAvIVWlDZ5sBCxzvkiCg9VpurlN+DMcAwx67bLxllQeGiTajTTSeB9qezZWyy57Lkpul/xfUg8CeoX"
-    "/B7hMAJKzrjYUDtpI3G8tgTeh2spGbhcaSBIk6XXoCwyi0/6sU/jUxDKLs0PivmQDMutklCh2mw1lVOFBHx06vbOy0Dqu"
-    "+XqtLjtUDF2lBmxyMN8kRJ5x4Zn9/z7zuvhgZSuEK6/74iVrQLzpbEEvzZH/eTw8boMPBc+iZbe1BOhg/CdSin0kdeSVX"
-    "si8ZZFwn1ox4bXji6JQvM2hLdHQpZmuungfr5Y3qOWULKQsMlGeVRBpMikfc9nmkPrApywYIt4S5RH2Kvt0jFj+ieT+K7"
-    "iSb9nM1X5VVoc14kFfDHwtHRP7Rxbg6soq5mq6zOE+avFFHQ34hHPhJSDqi7/SNw8HOp/4eU4bfINAfKVQWSSNQH6BbaD"
-    "mABm5OXTFHvUKlAq+Mdz4hRqAjQRwJe9C8deMNrztvOBpKt9tgK1Zi/pk6YKoE4O1yYtzS/DMteVoglfOl3NFnSJWNb98"
-    "Z6IZ3SAgvETnNy0sLtE28gat7yYdxOaet9xfcG6XhgJV7TP39xnzXD1rU/Y+Wk44jmvBHh1+seVbcCh0SQaLiGKKe7VbU"
-    "xONk6RWJ3tbIxAjsB/XO3sTByIIlVK/OvxInl1T/02A8yHdhgYwzEqs/EdVxJKFXG04COZ4gVvFISCGyKcl52VVMlZh8P"
-    "fE0tQN9+Qn3iEdcggkQl79",
-    "ajznmUMLM6QKjx15EDPFna+Jnu6LEdE9/SHyjwdO641njwtG4jOuxYkD3+CCqpd/b21o8QFS7Wa1/wQSSQ5NWONfTJwpx"
-    "yD+bgVESQbG9/ZctQd+hb8Wo6Pcilh6SNEki9Db8cVVweVsFZ5ZjhaHeb2sFC+Uq6GKt8tNCN738TcM/tBWAWjOopw0L1"
-    "ZbZZYJdhSAruEAd6dOdK8pSbn+sab/+5h0cab7QGc42kWLtdiW3NmI27tkvfsbO1XIsiawBPDbB+9LfeTQiSj8iHmRkk3"
-    "2CqmacsHXK0MRNmptrSanH/ckwytccmOYsSSeKkQ6f9KB0TYu30V/Se7YCDsYJibHJU6TE4pmPFRvpQCKvJ+lh0cIIuoU"
-    "zbjbxW6asC3ihOAfERRCEPjYGP22beovT0vl1gc6TQF1MWh8IeTwW0QW9xKp8ufY1Z8laRRfc9EPWoknM+qWr17TL9U6w"
-    "AaaDb9Xg21lXo2HPD3H9Zwm3aIJQdGgnfLg4NFYmzvyUj294IGNYC+35Xeosu/TSAhqXeFBNy9kBZ52Cp1PcWt1caSKbM"
-    "iTRvSjO9X0+WGKgROR9aBgUka3xV3Xj8QAS/KeBfHWyF34bOIMe9//lXffet+Fe0GwHVyPw1wadRLeFNOi+F5EmIrpUm0"
-    "hjSTDNYM+tO1hs1YFsw8HT+/vqUO/dvoHw6pCGpHXSafrYHRI5sgr1mBE2vjHkixXh+cR0LWyRjsYEYPX/DR14rNqteDR"
-    "kUBGVdM9dC5A0jdVffkVzIn3r76kjy1brtPFsWogDXfwYDtDj8cz2l28TC2ppU6vgQRr1emOCrC5sTzXqJaMJ2/P1ybD7"
-    "JGBCwspP79loRBP1Y620qgjsxBHiNhgbXM/VM+BnEW864taJ0tRxsa72C3vu7Bf9qGpYdL1ACp77+CDvm8idyWMScp4Hs"
-    "rP3XT3Ve78I7IeJTnmlgMa4G0XffkK3nwDPW790e1tuHD7r6L64R1yl0yViDZoR/dDxIBEP/wy+ITdhSwt3pN2YWREnLs"
-    "SZCawyFm0OD7k5jOSDCDm5OTA8BtyqOvzgZPDtt2GLCaT9lTlegtAt8O7KOxnLCn8eHPjZhI6JIHweTOahho3VDp5EadN"
-    "o8G03r3LOtJA1Fgd7Er4cN7QujeiOnPUZp73gpRHq8cS9y2Tw3FwQpWL/lBiO7hoWJRojLVTrDXg21KyDPMl/DGurpnvq"
-    "8ayBmqZZ00kIxsiIsojau2mud5NaNceUvE422WJAIkCse7a9vTqISaAff0NLY9VfHNKPwfP7+9VB2X+O9G4RFbqbYK5W3"
-    "LOnLaqYVJua6yMFF1AjppRtBcNuIa3ZebJfmAmHFU1zCHzAWLmx6Ag4tluFSDo0DoEFrbH6YeLxF5rfLOzauYwWmtHk28"
-    "xkFo0EIOiAksVC6fuT9/4lgPxobUiWGEYJ78BKuvD9KyIkALfPIo7sbJxv7JpdSSid/fBBVAZO1s79Tsa3zI9bYplxc5m"
-    "6qEJKWj178Gk55O1zCz7kPOT+gZU0uSrKW9W7jnOA+YfevMgAXg9c9Pc0CCYZpl2ArxLfNF21ZxXAlfuvISbVZox+ph+2"
-    "oyHWyJw1j9vbHxJ/3vdCorOpmbyFk/beSdnTgfD+vR1xeFSWxfU7IiZgnvjHB7adjdfTBGo5didIjCb9O6LHy8Ti2v4B7"
-    "crWiBWuxk/AqizylvmFRCIohoyKaTImUj0a8XlPlFcr8/v1TmVswRZZsWgYKOGdtrcbu2e9k+8+EWsnXxJFr2jMWAtAlA"
-    "Bcn6veR4PvLJHkWpw5ujVCbzsk+8/aQY5hCixyaN1KpZK303O07OmaNmZynEV/gKpaIf3c90TPBE1QfCaR2sTlF1kSevF"
-    "ySSubDfgMnOX4yTjpZoiT0Mn8elB09bBBhj3MKmcN48OuBzaPk9JI7+VOEp9zmehNh9462G9bVY/UnbSOJBZNjkKisCAp"
-    "yI78gPJFjLAklWBOGS68eyqdAdzRFK7FdYmzRvAGOwrUD9C83LHSLjQpNM2hN6EJfpTgtAw4siXkRSi66z9qDnD/vVib4"
-    "S2iP/3T9yRkijX/jc3iivQY4gB1KhkRtOKnIfu6oD9+xvY5+yBtSK2p0jUOm2faFbGqgn1bvTnF9IOW+fdNpJFOMEB/6P"
-    "87RssLF2t0dS4aSaZF4sfKKxHyAQeYtW9syR2j7NBJEhjEUVSVq4ydYj0V+6DDT1++Nnmi2Nhu3y9C+1bmsL+0/8xDL/R"
-    "DvbOkvk6SvGcjZJm1csiucRvkJ4nqj9uobjqZQzrRb37xEveFksrSvzB1SltnD8hxLhUG3p6ppkeygV6YcHqU5rfy+Ap5"
-    "Uqo0p53Dvh5dl8Zgfdr3246Wp4oXUquQXsJB+8igV/EevC7Tuk5yZDULwh/8TdAj5ZkSJH7gHBYmFwOi/4hqaZk7icbP1"
-    "XUS7e2p35LouXoR3VWJHDGg2QwHiLTkrPT86Co9v98Ix20FeySI3KgQs9IEEV0nG2GOqCSRjhq81gQ6VjZIx5bAj5pjKG"
-    "Bw2Q/yfl9V/ei3ZB+QNBGAcqLbxBjv66m8nG70f0vcKOyPrrb2BaekkaBm8aRk6uOB32U/Fqs/sNsQUfLLalrL65Wj1N4"
-    "ZkjBHjB97bmvbxq/Fcl8wCQQFiR5VRf86GdxCGSUvcYBreYCqDXGP4QxQlYcDn49nA4yf8KGMc/AnovKgJ3FqSKZ1mU/W"
-    "2fzGleAsPG3uzKDarDr6Ym1nocXx0D3WzjWq0N8QWo0OofZ/S0MQq+maRP67FZFb23m2mmABM7Am2LI/Pqg7q2FiC6Z0W"
-    "y+HUIYGB2V6EOWIdePyQ5LrWjrrLHqhh0Yq0ACpuSlLB2P6vd+WmYXxP7xmF1orzGk+V3jKbPBbAjvdCz1e48Aa8/wXRr"
-    "ibeNJs8Kl0RYxT38Tq7XfEvoV6oWVFCHx/+ddJ/1uV0b95/9u2JvvPYpO1fwF0ZOZeGAGLyPqC4wOxjyca3nNa89/pYga"
-    "oatHXEhm+qE2kqKyPxUwHU3HsSzARx43QanvrIQc94TVapfgZQivCsYR/gm7ItGUGvW0WOcHjc9Yk3mWcjqMZ84yhSFel"
-    "KzxDRqpI8LpWt8lgLzAvklCF/fQgtuFD03R2wP4oTSpbR7NaqKYaTlrRrjrCmFRJOLwBFUT0xcJaDRaH0Zje6gcttQoS2"
-    "rlNXVBD7RfpIYwByZrcboWX7D2zgr7VXGC005kTuoaag+cwmj0hqnbL6yvt97sB0pcuvvoCikg0Z5/zkcooEqW8ZkG+T6"
-    "NHPy4n9LffD330I4vubkLa4OFYSe3weo3z3k7jI7aq9OG21B8Dh2DucrK/bahzXhDdc4a7MsMdMJwELenHDU4Fj3Ylo43"
-    "7olZ7HOx3VVkYJVehtGeVXTzgBUa4ckjybJDTweUAzBdqDxPwVbVU3ckZ+YL9FPWRUER1vzkUGpqumJ7nmp7DrCCUfDBm"
-    "a/fBNSLdDnLuNhGkgxEEjNwQZppSTZkGY0v7PwPvRA97rlhFUcnuiWf2iva0ZbzKA6eUI/55bZezg0heQTM3KekYd0D76"
-    "3YIHcKX4dOsctcSBmfZRAdZSiaG5DHOQ+Qh4jhJGpbPfj39xrZlOvXOV6WWJNiWVk+8uEayZ/qSCOerpP3qALyPjsZGVk"
-    "Z9yZWpw9bkR6/GR5FcAh7hBQ0T3cf3n8wCp5bEmnnqbS23+m/kL51uTi3mKNOcUxqx5k5e9bT9qoQoS6J68aIGNvN7qdC"
-    "HxNtH7uJ6+mwWBEhByD1puiwP6g6/EvQctpZxZcYbfqWHQZfJIWDTnBlmh+7V0+czNIbI7RL5OM58lASzjQgUB2Cm/vpS"
-    "ljOfJe7cnvxRwkEOieMqSR",
-    "IrL+GvOTpWAvOhg6ZlyVohWhezKI1lX7DfBMvU+tagURGpeOcpPCuUvtV3bjX7l+rwIgx2HpMEbneLw6nBT443Fu/B2X7"
-    "ZbFNAKDqbNqWNNzB+wGAL0wFxYr8lHOZROcedTPUrhpHRKlVAkHBsTgbsFlcFsn6N3QbjVW66EqhcW12N+rTVxMFDJIXa"
-    "ptw2KP68m9m8xXG/0PO6Xw85xphdnfgqQny1DhsXhG0+YjRutQH2Mqg5QjSq2cBcFjN4N2K1VDO0diA/Cv4BYwV/pGHbz"
-    "IvME3H+OSqCBtvphcuBTqReUyYP9MF06PfaJL+V27zDyLgIf6lNR6d/0YiDiSYyShtma+QM1mX+0GAp6Mg7DcAemeQcRZ"
-    "+EQr+3iImsQLOrw0iz6C1GsmgOMXtY5nqra46HJANzBZrt/qDG7heHka24vf0FSCOt5v+9A6NmVVvD5+Fw/LSlN7NaNg8"
-    "uUoO68aRqV/kgZolzwNlsVvkOPnle8EPhKtIG43D8UF2tqaN2D8Zf+9xHuIC2Jj+gSfl6/VfIfffAE+N/71j7j64dRI50"
-    "mtkXLvXLZ/svjNuVxsgX1VE1MX6rnMWomtCOfqHA3TywIUOQSCfMZSOKV+9L0dvlXc3l/79O7tf0it39GY6Kg9VBpH4Ae"
-    "hfSBhggUaQ8G/Z4OnvXcfa5kigUAYipC7kYeur8LGuS7jnhvZ3tAXayhF1DyDddgP7rn4D5V1zS37wRrDcUfi8chZ8MU5"
-    "grEMbw+wLelK7uYVPV16YkesO5bQ3P2JWzo/N70ejrHD1VbH8AVkeTYyXUOPx+DQtg0Q4M0YJiLoK/RIn8UKNP7HYbbo2"
-    "UaBX/UWiVYZWwyvDvJFXES6NsBP2q+Down8uA4dccBFG2bg46A02DSOyJB5Krp/JzkiyrXlpXPUT39xwk2X3WurIGqQeu"
-    "QldFmFKNlLSLtB7yQk8jpPdk3h8ZgY2iixfEC50LYktfqPQ/SdOqK2u7gIm+NLVCbxFnyCUqToneh+S8hwToCv9Dw6ezo"
-    "FsW1zZizLlY7bxaDMxfNfgWe+u3k46SYBaL5kuUkayi29gr6x7gufhOW9WgDGuGhK6P7sr1qas4q+roDkqacApYDJVIzA"
-    "xn0tt7rrMwGnjI6XtiWumY4eTd4fT7mn8KMPH0zUxQhqcreUsLP0lnXkOyKUVsYEnVbpLZWn1Kor3RSP1SROMnKokNVEw"
-    "2pLnMYk6rnCBVT766Ssp0jmTgtClsTPRmLsFJgnxJnIyT64TJoG5UffkDNkQDX5swfzTn/OSwcCJIPUZG+rmFx5tzaiPY"
-    "GTXilbEDmgh+dakvF01slL9CImL/MpjgcoCrMJ9cASZlFYT0F8kiOD/0ljmcbairZnFKJz/5jLHhNeNMrduaD1dLW28Ip"
-    "96SWV+LqbEPVA3BHTPWOWppJlfD4XAuaMYNPqvAEyyCB95qu5U6Yme8if2joebE37yCChOBtYL4xhk+JvovUFUKAeyhXg"
-    "k6Fv6gPCZR0CBjxVRHVNbo/pKoPRRZbI/Bh+aggfW5tQY0YeKcUn3i1bRlc7Nd07XKJj8Doo8TUOFtCERooKrg7ZMX29v"
-    "zbjYhFLPSHmddzrH4DDbFgBRCY5dUkVYi2Jho+E0jCuiaarwX7IyH475XJlf8KhAG6unm1ypkPKRHVxU1HvRYEhlh+1B9"
-    "OB36Gw3kux6nn3go4ZHcVtVurtNJ7XDaxv8L+6eTeuJdYqY0iRLtmn2sPqh5oj7OmtxpNvMWj+qxZCb5oOjN4TxZq4+NR"
-    "8ZxdHg8BPEGR852kw8oQRs+NPKqUwCEgv1mPTW8NL9Jj8GxnWXJ9EjyXitLvR6lZLjKJVkap/FC8Pgc+QTGQXOe3jEyUq"
-    "3YpTP8lEhCebGRFIwhr6QrdNqsXYxSAAoXC7DFxp7FOHzsKlLV9/dTWmJ3a+zaY8cHd+mn0+Mhj9uMc9POI18GWMxbzlI"
-    "+xsROaPFKa/RYo5C6V09lDGaIo2398ulVGntB3uDcHcndD3DscD87TyTRGU/4R/U7Sud04Y7/W6LtbzvbCz6LvyeTY5zE"
-    "H/ljH/yPgOUJDFCWEFh3MfAUikxKv2l1AbJW8QogeglgXCKmGImz4vzWg0oQPxYFDEHqFj+KVb1c4deFXqPHMnSXNHSi/"
-    "oVtjGbrT18PNfMDWeIfB83gtukEH1YewykE6gRMBeMsEDeh84bfFeL1248+JTtP1R/Mpb20UW+/Re1etodJ/YRF4L9k+n"
-    "pM3XzJAVPH6jduP20J/wNTv/v7DzwQVEkL6Kf/dYrkG++Ka5MrnT7L2+XYAfAu9MfdIOY/rJHoWPBYKgSXaHiCDxHjvjV"
-    "A1oDU2jKvub//iUoYnHTr+P7+AnjVLHujEBQjiT5YnxI9MBoBG4BfOBfiBAGSVPcjVdX8yO9J9BGZV81nYCsE+EWPM4v1"
-    "/vbo7sz2RD0hYfJvp6GpwvbpY4tecUZTy4cArFXrU0Wr8yOnDdGfSvLoFGbIt8nEEuKPtqnhR3BNYvGOg/Wju9+T9en+a"
-    "zqZu/EptEGo2Zzzvi7Z8lyfDyW1GQ1uBoyP0PBNa/oqRue2FZAx9X9P7u8/HsSggJrB+pTQ0Ca5+nj4Cx02HgsxzPGSMJ"
-    "VpEQesNPHGX83wCcWNOulEo2tT+seDSHcV5waoLuYl5rSWAQBKrmnAQB/tvUzP94LOxowYx5KpGH1h4Xu/AlLbU6j21v9"
-    "Af3mJ9jG2/BiyJ2N0XE0PNpv6ENCuARWNPjSZlwpmLuj38WRL7urNuGW2C50kutKxoBNWUV4xjTi7vb9nSqHkSeikiO0W"
-    "F0mtzMFRBfKV8Ccuph9nD3H9eL2n3zLxaAvNEw5gogM3ttdByI9LpvUH30Cz/YfF8XiZgDqlOYiT0lkpJQm1pxiSR2P9e"
-    "695QrvCsZQyBhVbUPhFoaY9sgail5r1aVMEs66JNHFziDJdVlo4HJ4VNw9J6WVysSmgy5c5fyWvRFnwl6ze1TuA9sQFSL"
-    "RZWEztZFldW/lFyOYJ53UzhMdA1DD3+Yc5gH+p9SEvL2JqzfhRGF6AyCJPqmbOaE39An3kajnZGoe/1O1VE1gXDrvNnk/"
-    "a8tTLRN1qZvKycpOUx5vSQdPdxKSzIH43ZeYoEJcmCHE5iKW5ojW6NTKZOwFnLGZzx2RY4mRh74zn+liJJ36sV5jPnqbw"
-    "IiUKyYp7P45ahIe/8iDlsS1g+lw+tOSTG3rk3JF0t7ZirutSq3gizfvOC0071+bM9Ori4iJLzJqx77MycWstoUWwUawbT"
-    "7Xhn6ukvD1mXQckvCFnqyzElP3yMs3OA0QnclbYUiAiAXOuUXKaeKNpomTOgW9/5iOtWaDymfqT4+J8A181JeoH4H2Ane"
-    "fASpyp6Tv1+yya/kljojlHhWuWZGGzSRJEzEFMJYFT/UG/wPjzj2UeTb1joEaaj2tsSw05aWoqFm9C9yb72UHYCAV2UqM"
-    "MURWLWEmM4vT7RL2pqXUC8KZxygR4kKr+yDnDBSvN+zUGpTqWNEKJuuOXJ/q9NWfZmxKDuXb5gV+aRW6lHe2T4EM18Y4t"
-    "bkhzjPYCQkcnMq2bkdf8P9Rx3+nsa51kbHkn8ZqOP2aUpuZkdYDKqeLS5G2YxrNg8Bb4itFhOi1nAcMCnjSgZKyoBxga7"
-    "RSa15jmdVrB0D1TVRwJ91eFWknwi9/CPKaHplMzZnoKATQq4tlEaF+Yi6L0TuQ8zOeC83qhIt/R8yivkQG3N2kW3/ne90"
-    "l2rnrMm1UpZ/dEDh+aJ1ol9nZy09yWME7qp++9gqGw/bBoXehCGxE9Hiqq/zs0XytOp6oXML8i/nLRM1U3nqWbutqVpBH"
-    "tVkCxrhDfPFiBirkfP7t2S",
-    "OMchweh5UUz2390o00L64cqOa2Lbx6uIp+f0kCxP2frpp7NLwwaJ/qrqfdBG2XNIEktbaptqrV2ds6bN9c7+49kNlN3Dm"
-    "g5tKyQElvLy6Jn5pKyabKxDsIHZhfsCxYZTsmQUytqPFXts7LmHJvOktYQjJJbB0uaqMaPvh4Onia+4Bl6JwvI4ipCPtL"
-    "ETdGRLUo1PZPNFNKyeqEN0dYifWerT72fsziXJSEkVOlskXQesA47aAb1NxwI+dxdxd3KE/z6ouvpw/mOMYjpc824o7t6"
-    "1HW3mhETIOCcgYCphWBcw6kHGF64P8Y9JqePYFhuD94dXhS6wyP9pocFfrIzCkSM4HovAIN2Qi4E8g605bXJr+6sozNOT"
-    "8kLaWhIcSCof3Xvc45Yak/T79bhwAuJ+oiDAUM+b63O2xy2hs6Ro8vZDDezW6RN64qcISoOxxN73feMq6/Hw1gAx94kZl"
-    "J3hvwBQxfPzEy+tjOYkhxhRIjfu4aknej18cCio/0mCimtt1KahJY1Gv5ydbXK4lqTP6fCajnrrFf7DTsE3APDAY6Zndl"
-    "79kQ7NLynu056vDWv9iMsgMpslNZqf6fvyvKQCvaTthZwPaFgtiUNuUjr5KvrVmCUeZIDccIMi1gJRQ29F7fGZx2e6HBz"
-    "8TaXtqwYXtuyDmVNT91F7c7FTElnQ9tX2z16SHJ8xl/p8Ey9JmJFjyKBNT2JX81TKDzX2a3NA7JfdFpXh4L9G6xl2Uw/x"
-    "ldJeyPlTSpFC9NLPYZ2kYmFIlJIE/ZCpsdQJ5y6DxJIKgSAC4ogq3l6VTrcQUwcI62PD0iKnuRzfmuZLCqu+jPMOK1T5T"
-    "Nv9SWDAupcjTPi6IhzxLeOpcFY0ebqD2kaseNJzBm+9QXKiZpkTPNaH8iHC5QG7rkF52y4t29UPSvK3K0JyM42NViKoMt"
-    "Zt+/vl74todOLJxSBO7DPkXTNdjo9eLSXGtKsZ7FnyKUsdj0LxSL8/NX5hvpU1n3arHs9rrxNFvWaYxea5XMn+CVpsaq0"
-    "zuM4PcuoxS0pZtnF+mYX9hOMUjA5FSovhkSSoZOeXfHa1R31eo/ulu473FeseUsSWeqBiPNADXu/43VpJT+5wkNDhxp4K"
-    "CbSfQGVz9XwNPR+LOSb13HVI8lN9aoC96qEPwKr55nT5vaHvX0na7vTZ2Uy1JuEjnIKwf8suvGrif4Z5g0QehxVEyTfMg"
-    "VG8O1o/WEQLoBnswYKNSNxRlj5kPqtJeUXOKKqKa39o9r/nl5Of97U/Oeh3Rg8sHMfODdc3kQv9k2iy/3XUwmlmmyO1rL"
-    "k1UU9qwAChr5O7nQGgVTLY7T24BhL69eg6vXp1JuUetTK4UVZrJaVWcAaZjuGiiBGQIpDxonbUNrijWWhu2yI+Y80k+Af"
-    "QT2JkN9JKrt8rQp1x60NzXho7kR3nInrWl3Ro/HnhiFxUoCa9WCqSPIWLIzlA/d49gS9DaYLTSZS5oRZFuuyG80tzXHE0"
-    "S/ACFFTmuD38l56D5Q0OJ9vgXWV26zrpT58uxLMwwS8vQILX1glatIo9F7iaFw/UAf0T9fhoeuhoBdj6NTXuOavE2roCV"
-    "jMCHzvNRQWOOzw9yQ3agRz+13Md+HUwDftyjSj7fgHVDAlxkvWebCpX5TLrLwmBoUtEEKlruLzpAc/ouvLhF07HRokC2g"
-    "IA3+8VnKObC4JM+n6PlYC9i0WorNvQQE0pQ70bD54Qn1N6vh/28UbEkbDO0krHzpQcpMKWe+hn/JeQTu97Nln9NZB0mIN"
-    "kfDCZJevDJ+x5g0Uz/ldDzIo5l7QHZCjuaY+HtrqfX0wvmfJ313KG/IWM81XKa8Y/htopmPFbingOPiqGRnTLDM08pHWU"
-    "du0nMhOzh5FxZfkATmSi023XpfFFfNwxZVmkAoW3aVJ71H1325V3tPLVNfki6Zqj0vOza3zk+bBZpPgM8L06ve4CwACmA"
-    "kVayl6bPJJ6oq7GY9qox/gHr10oprN5DViS7sf3UXKnL6Euxrj13hPTkkISFpvb15SCUdYWSR5xtsDux8Eou46MdHPPNS"
-    "iySACcbV05roJGdTDgP6slrKRTJKeTe2A3OB5pY78ql20vfTce1Dk4cLXwtdr/n5D+OHGutKBXs2vNecv90UOaNqvW2Jb"
-    "bx/H3qsq49BjVYBD/nqwvb1l+iJci1WvgEuVOsFkOgunGw2H26TTLEcgoTuzRh96kT+cjXPaEl5bUqaVmtqSoPlwS/jhl"
-    "Hk2iYCY8FI0nzgMTgwtiZaDw5Hls7RIeGeaGHq+1PHWJnVvivWjmgaG7betg+DB1DfuSLK4OmvSoVieZ18SkAJRV3KNZo"
-    "p5vUwS/kgtkBni+KhxJgEQz3gIAVgSJ0jiZgjhbOpJ3bKcnVWaNNfG2oJWNuiUs25+zSLYCBZHlp0oxVd4Ycyx2eZIaKK"
-    "dSoLJWx+3FRy5bKITG1LsOGSYhWdXdqDeEvMKFXQrDcnYgHuMus3LK5OatqnPliCddQVz7rxpl4QdZJ8v+5FUeCD5ZxGL"
-    "T66JBQVGuFVrHOxNElfJEb5L/OmDJ9BUuKOOGH1VnK8ymKCdH03akOHOP3d3kSmk7/VHN8jimmssRZAtbTsaP2O96Fc0P"
-    "pvn3IkxtzxIfP6FmiUQExwvsplCtw1l4Wy2jJzRZzdsV8viBhmSxDHV5oNZY9/rmlAZRRipDAvJa2OsE3gSjCvjr/ox/Z"
-    "nw/1AtkRyM6UPWk6D/AxerIoCiiT5l1nbVpB2bWHNPePpfp32TvKwhSfGGR11tSAcnvRVn8wJbrUHqa7LO0Lqo2ouCTUr"
-    "/KafWPfWsVaxqS1Y85I7lq308m7hs66tJNTcTrggtcSgdDnYAxPNwSdZu6GKck/aZ0EmxblnNYw8ZU3pukrU0bruzgyUS"
-    "pYxCWvp8KMyyxAix8baFTNEzv62L2NLymwN7T9c1Jme9AbXOSrMVNJY/8b5BIL5cBF9XUP0HuijUYtMgNNruvHD3ZF58r"
-    "CqrJ0usnsxMk2mRYSGKw9HEkTve+AX8dVnqaAsX3kaqqHJjteJgiN5SKYhug01WTAA+UoQjQ0CJuI6IYAoh3c8OEhsqXz"
-    "Pu5OHIhr86eHj41L5AuQPQL1OX0XhXv2Nl37G/cgH5Fv1kutKpxndieIzRWWB/nkStuy+bY2G+M9+52PVvd24DRf/tcsG"
-    "JGP5fHl5qDK3L6KVaRLcm3Xe02J1b99tb6l52sNrPmua0v757va+9IeqDfDIt+7cqVRfqmniaEnFe6lpdEGt4248u1qjh"
-    "p/3oWuWD6DoI/RLXNa4NXEDlZFjtBNGJQCPeJwGM5SaNtn8nTIRzGhZm2kYMUs2ZD8X6MoFzFuhV+HeAI/HWJ6m+tjsU8"
-    "Z68Hh945v7eow0UX1zAXyBPzAuoGH971hjiOWheTPK4NeCR3HSxsRQPbGMrBjKVHuqywVtgwdpXNAI3rzCdV1ibfLUZ3B"
-    "Mh0uvTPmlapH3gK/Fy9dgvijaOk4Yve8B/hDdHLmEaqROdkkzB65TDOdwdiGWbWY1ISgNFQiZSihQVfcT3pnDVmSFll0R"
-    "Ec06129qXZEUZdUwbizIxIqzppDIeOPGShGBx9cH+9ZREysQWeRyNStuhU0AuSZs02Xcu3pGyEU7muoWK9HGJKN0pvxB5"
-    "9TqdpF0yn843uhr0s9n+FvLPL+hwTTehqe2Y1PEZu6ECWW3R/BrRDw2OxLE6hpFq3MGmOk/1TK0aVcgl73t1HU3f+5dmD"
-    "d0k5noXivvbJrqmGUZaqyQgW2eqFcLLRto19/TR3aX4T/3Xo7vCvgzeiS3HGKnEgZjXrvlMzRlDb3G4N2J/wzNPXeo0sD"
-    "SY17xnL4iu6lrPpJZkGbuA",
-    "T1L7lL0VR3B1hyjOMN3Njcc3opXCbLeyvyVMae7U0AliFk0luJTJ+mOUhSk6NwsvZd3Rouy6o9N5B5Bwo9n6WPu36jJg8"
-    "2yzb+ZxN/CsIy8xapfs6u1t/wTgBEJXAr1l7++lUOxsptRGiC540pf+qkMalv6iXfI1jCrBOc2RvI8BUSBqUKNumufZlC"
-    "w3VuBMVkzuSDaVhhoToBU89KIKZKtaV+YUvyQKzOtmfDO82/wSKZzEIxCNSm3YGG8G2nbw/VNsp9WYZ/jEUkzSAuEmiVm"
-    "m2p6uGzcz1f+EWxSty0WLposLYrTg97seRXO/Aak4qQVfehW1ciLd34+Tx/tZsx+BNxsd3v4nkVjIFdVt6fQCEPAWyhfa"
-    "PDMR6VVykoPOt0xBCHavOpPd9y8tyh6Nby+uJfnVJW59ljhvhN7REW8ztNMetQirlUGNAau/bw7/t7TcbtE1fd4A/p5Oh"
-    "gWd4yu14rxKT8bPwsdP98RVManjFF6JmPjV1VXMAE1HFTsswPcyYK6yYwjlD7CayWrjG/vntMtaNs0hLnO2aXVv7u9ez4"
-    "hIG35Shos5ShhQWFHZYfMDy3h0XDvngWrwtIznZd4Y5NNQ5wTQtE3TMLGnsMNlxnjRcYD11oKnS6su9sMynqf1rZqya9g"
-    "sYlwYkuU5Vjkh2jJc5VoTijhtrPLPOJA/A5g1yRaBWQYNDHqjBQiljk4w/j5eOmL/reQl5M3PzpbEdt9KJmq/ZG2H+R0g"
-    "yXrfYbBuXUXDKHAivHBkzrT33C14PzBoPCG3mge5gDNQuLV163BJzpLTVE+22IXmkcxNQELbbf0NAk+gIJGCbwJ35dJhj"
-    "QEy/JodpJhYqtStGDaV9udgqzKXraLzMNXTPvhmrRX0GLFT3Zu55qguyuTWs/GiK2B1ijZLjZQDfj0SKr3a+JCX5j2uXx"
-    "lebdV+s1ocrrrPWG5UP7IYdB/Si6oJsmDxR58NOq8C8BGzBXFV2mrHmD6GOAEvfi5p0xDGgp856MZZsSobfvRysz/nZfo"
-    "lKRn/81uozHPZ+9LQy04zrzefb75iHrruPNQdC7tJzAOFfuASkRmbT2B3dRljLqOaXxka1hNSZd0d6ofz2bCwKeM5cx/2"
-    "o9ndOmYD/gmdXAWNJNoBwGmQ+ulIScov2GpV9HcOTWQBVWO7Zk5kVqYJ5SgI3DCvQuVKawjNPqgQ8FBGRJqXRN08eB5Pt"
-    "elGVQ24CSNujGcku8jpDnIouWsNR5leXXScpqcSqIbGWdSOhl18bxoZMEtYbgB7UAVAewQzh68kESsvBAgTm6yjSNUf07"
-    "jEXOsgGt3fZzaCiaeVOPS4C8o+j4ir01CMlgPWkMxhj1ngzLLAWEG0w3VwoqQ31Hd3Y8t3mhbEyD3nhFaeFTd0cpHYEnk"
-    "IBgK/ZDjLebC2XZoSpz+jTpUNW0LtS66GXj9z22iaN+eG7S9arWrg93eR7862bX4ARGP73YU9/5yI2EWHobVL5KEF6ZlL"
-    "BK7jmL0sqtpsen7MWVeydvWvZo0hz6+ssa5GSm8JDWaZJRcM3dNZXpWF1DRTGWgATBEr9JhVOiykwomG+NlKW7q0Ksqc5"
-    "aE5048Ta3eVpZo3TuEqnrWRPGl23G/G/HiBOAZH17SKnWR57m5sIqdZfT05fVNXGvYV+is6GtgFhHEBJOQLWjGua60QjS"
-    "1dkyM8UybD09Die1xh2s+9ifeeL3oAepUvLOMLeo542yTkT0kS3x7b+Xtp3TujHd+7vkxy/MiT5LyyoMhVgTIx1LKfEG1"
-    "UaRPADX4FFq2mgcKJpV0vIlZQOB5ADkuklXEIXqlbBqiUOFrulmiBzkDtoBXl8/lkWRZzcOGVNUrREk7PsYJJPE9p2Z7R"
-    "hczye0Szmmlukb3AgVreL6xyT3OItPDnQL8572GU0Zc4o6G41g5UNNtev3DhiWzwDG3e92b+g3Uv6slvkChOVZskvb4uY"
-    "/Zu3Wt/6rTfHMmHo8mpqWxO6XXvwaO3dyrY3C12EjHa8C0d7zHhHbRukmTQ18kY3FKoVt3D1mxaeDTokW+Cos1oYVFB6W"
-    "TXgK7J72+S85gXDDTbykG4n83EPvBeKee32Ep9PzbKsNOe/+gudhUUAQ8DXmrOYV72CP1y29olYz1IE/KdznM8GuLbwC2"
-    "lnQQJ7nCcfNu8soqvlhlNIEtotg49Gl/AL8Ev+77F1mTA78ppM8+bN/Qc85b/z/Og50+i6dv3//3rz9/NJunkRbB7obxH"
-    "43/eHI08N6VO3IEwQuNVZ5v5pUoDWB9TGodpSbsiZYi3FLBtG3ffcLnkEmL5sm+uTpKyLMpgYBFR9dp4m0MIFBEMI6hFT"
-    "5oprGDVI7KxWiJkFEs51h5DPFNoha0/U5Xv+nQCVAUkBzNmPNJq6/6Jyohi4Co6VTaLcRzaoOBcpa1E9dDxlec7xkZei6"
-    "AjhcY0r033KKI1nf4FjrOmyXGqxiX2IJ+KcAXBfe2k0r45L5a3uCleIny3gUTmb13MT8pVXnFviBBkcXol38MN81uvZzG"
-    "iL8r4Ak6lDK3i4um1bnjQFX7lGQbjG16m9UlJhNd9heyFFON4k7h1ZjIaMsg9JMLi/sXAiypvZXzmgIFI2VnE0Tt32F6O"
-    "pI+jwxhMoGi0zPHoGL9tZOgyK2pmCWp9OscKCAYullKXvUvv72Pmnt7AgU97pZ42itesjTdU0hK1FKoUBaN6HICfCkcqW"
-    "zPOsA3XfDKZjprgzcOxvR6MZ6F4CAgA3KzN7AzPYkg6X2WqE0kEYE2pZoQkYD06pH7FxEEjrBzl69NWVAMD8HgKdk6j1I"
-    "hv0ooHrjCvsNxLPY0Bs9BmXi7jBzxN2FdHLyFshMq1e7AdRrYUxDv8ZOg4AIoZ483Ulh6MoYd+IBXznqmBEGF5H/AV8qg"
-    "1mi3TSjGIA2YeHKBr6D+Rbyaf5s2MCOa19afwCzoQR6GTDwcIepqI08oSH5AC6hCFqsSWL+tbD4sqXhvy5T7dH9MQns4s"
-    "m02LnX0MjCs07RAMG5CwmpG+ao30l2aEs3SRQENYofe+pEijIUTsIfACiQlqwoz5Q1JdGDcd2zClJXEwGgKbfQWF1wmtZ"
-    "vgaehlO4/oyzntU0ruC0wKqOhVRi55EP8c9e3/kvAk15P7IVMBVH68v8gsOF0cBs6q6pEUMlq2us6pM5a0hgDuqC3t/Dn"
-    "Jap3OgyMUlnHQ95FUfGCf/pIkGRwh4ImHIl48BndPW3WlABCETiWT9gZGfLwKdBJS4+s8PqNnAppDcVKtEo7xXqytPaX6"
-    "fitAts/EEO8tTvKEUTzYj47Q7KPbsMzi8nYKJZnAxTV971zp2RksEkpeEFx+HTAgzu+ZqthTLDoX4++hOHOehEGa9cRMo"
-    "CCeG4emGmfyiIxRWlr4WrL+2eg5ha1k96ZQyc2sNW5xx0OikfWzW3UKrnawDL3soShBNJwQM4qLWHnNYF//mSYITCc82Z"
-    "M53TDdbD3GlrruP69wL7B/2eKw2ZliiBsUXqPGNNEp0fPCjeLqaUC/RZLNA4JSaGK8K3jhVsJEnhyReWvUVS7DcO9gteG"
-    "g4pkyPp9f2z9wYfu6/dsdtKv4duIk6lMa6NpqoORMMaoxXbAzSrbTeaNLHUI+DDhqQeObi/n4ZMxSWjhl4JaYBo37X+7F"
-    "xrYmjqQSinjiQeZ5yfEVn6iy2Bw2tA3bcYUqFv+jj0vFBxm/rmq6ay9nM0bF9btEX9l2i5aH2ksegM8aXiRPBG88gy3R7"
-    "vZ4n8fx0mFio8wpxbP4pPUY7LV/3ToPJk745YYg/iMHQTMVBAEd6zS/pNYgoEsBRNxratA/VGKAamBi8MeZmKu6nFqepj"
-    "IoJ25XofT8j6N3YmFiXQSx",
-    "cOLWHQXyAylC2KePoUATCjTglUFpALWLMVEqHclp/r8DWjfvW38i4iM3Z5+lUp8TAwfY+uXpHYqtWVgCCjWZA7Y04cHSV"
-    "67BRYsTSmpgL6AJ6VOk8nddyPtBvHnheQmY6T5u5/MJzqbvYjhIST1HzNrjYOmg4N93bxiPLErczMLZAf1bwXUMcL6N0E"
-    "S2GU6n5XZyfexP5CegoBCTVJnBOc1R0NP/MlNW4f8H58ONyaRz2+ubWOKC1LrhzrLPEGJmdScMuQIGx3pwOXiDnKTnzY6"
-    "sFCiHmE6MIxo4Wexw0OOWQ0Tg+Znu70WYU06LhhoTPOe2BGO0940kAk6wfE6EMEWVSoB1BJxqOu1WIU+SUNsoaoVVTHio"
-    "cYyL3Q+3EUWKP7uaVTEZAZ87MLKXr2GjP2SByYqwcDfyOvhN2awTqJo6eNEvkfUf2RWJ6JfNL7bgo4yv1fOSI1f8z3Jn+"
-    "85+7M/YcZaj1erhaGqMsTfGZr7d9cn4S14B3ojPHikd6nsAlEmWMpVIzW9vbafU6zWkr+a/oJtZKBRnKrQ34IpA8VPgXt"
-    "QbV7jh5htX05vgnbWl2KNWvQqiajv1zONyhTvU+/vrSc1mn5fD6siByYXw1clZ0TtFv6Mm2t6E3Y7GD/ireF0VVA66Kbr"
-    "GOyy3jCnzIVrTPkfiLakkIm9cvHCx5DxI560I4N6/ejaAPdM/QDY99S517oB2bQFJd4SVuSS2PNrwzxLbq+rUbqy7N7yJ"
-    "pRWGw5cJ6ALoZnFg9rbO8ZzbLO90Wf5YrdlheMIxN5Hc/NWHSRQTawIxkGPW5o1LWYDWZnNbsDjHnQ6E0AIA3cSvzE690"
-    "Vdp9LRrzOK+uk1LEvBL2Buf2g6Z7x9ypdTBG+e6+KqWmXDNvvtEzvDijObpYlYlknhJWi/nm3OWY1Q+WLbWKF1HIQD1Hr"
-    "MSE2YyKONRz6D5XS8t4QDM/edsMq8yTcWewxUAAMJlxpnTGeglQe7Xy+TI+54hWOoTAAse5Nu1yAAtVpqV7SuVAbWMZym"
-    "ZRAD9dwB9qacLwRecFpvZ0yb7F0KhnxTXrP5CTTT/Vqk5S4Vcw0fZ7MgCNNzkMALyg9Ch2QtztWBr9k2ivPJ0pQe5plZV"
-    "YwmhdhqIRQOTmJdRooMdGzzzsweEe0kVGv+VDfBqYElZScwSfuFYILe3R+VXplHNYmI2NAPq3FdsOWCR59+rk5w/fvfvp"
-    "6FWUpWfmpcsyyYoYwHQKb81ZidQTxfGSmNNefBGnPFkMq0yf0azldVF+Vj2d8wEFWXJOkmWPLQ3IUXKLCOOg7YZxtEEY+"
-    "HAAXZCcX0QNEFd4XhawlWD/38ZmxtjLvkA8qexg+v1GfrMFs2wo8YlQ4tZehTL0THTdGLaA9WpyjfQS9gazpTOVt0g/Km"
-    "smSyq3zoWZKMuvc30OO5o7TVaNUhvr3gBNv289A42r+xstYI7whI7as4zP4a0xp8TQfCL85FALSK3Mx5/UZTwnPuZi8xE"
-    "NPcMm0B6rzWcKUCo85q3q7NWe8+jIXX6qtquUHowtQSMeA94+SixKyRLO5o4CDJlbcvdNb2D+C1jr7uR7+08Svc1mLgD1"
-    "ooo6cQGo/yVNrsNHsY53qsKLWC0yiFuvKyWDHr4tGHAaQPLhp0KBMoRzhL3G6i4+I+E+PIrXjuRylrfX63cgv0gr0oUjE"
-    "8TR/bq8JSFfQyluLappMqOlVwkg+BwOEUTF7l77lXIc5z1m0apEe8YVq+ycB/SM5DekBQz5UC5oq1QV++MjoYb5xtgouU"
-    "yR4JE6LsbwcLUp34AeQgfeqvaBFg/Oo458g471J9yeOy6E1bpjHzZ+WR3nq9rXJi3qz6eiuOoVgDJMfGSsont9UwzoqMQ"
-    "fPpXiI44wYrxUJrW/5JKwTzs3Cjp9Cd9F+I05buotFvNzIRorvSZYN7lg1+7vfC+Pv7DwCNXt9jbx7HFNUgAyZn+BpaiJ"
-    "n47pc5dlsgi9/+P142F6vlat2tBJItynvfKuiGtg1RKDGYg3Gy4FLFVAiag0lDwZixQJ2+h/m/ETMBXUSqpeEW0J7LyOU"
-    "CqKzk6h0GWndKyqlt8ikjgUvuuvEUvg23dIaW7ftZ8brgaKdcPR0YqPoT2zbpcFQqV9VvpSu2l2ivmKAUMFcNGSOM7Rw+"
-    "TcUtJnX+fybV3NuIKP/WyfbzPBpuxrR3fvnzcvEMejaKIQCkuLx2/iony2/F+ZjM9AeuWSwqeu5pLtww9YYZh3w3ma9xH"
-    "fR2SWxuQKYFOcExQ2I9gXGU0g07oUhEESYXxZ+60SeJhr2vWRkQbvaCL1fqaZdGcvUa1bZroSJ/vkedWlSt1FIc6pvzan"
-    "OA0y7TGQmTrlTAgJM1lyfA898VZm8lVFPxz/9KMWgBJDtWIr839MfOJX67VxJEDtUMvDhkKth9DKnDZBmoCygpPh/DK5a"
-    "lhopKbyNCOyu+dNuq+OrdxKy9cIKIxjIsZscZ/IOdduyHylfADPP7ortH7vJUlBfbl85TGQQgW5cC2nllSxjZBquvlhW7"
-    "9hw7GDiU9NZWE1CG2jq/hWo6yk7IxgW09c0soqWwznrgeoyeLSCbzRc7xP5ycROzfP1afa+rNsJe3UPLmkIqVvfmCt+z5"
-    "Qt8DecbrBWgAbVlmtbKQXFj0tBDDHXId6Y+8RV9U6jDDMQ85ii6ujitO6J66xihOsJb4lEebCYAxbT/9Afcx9J1WJYSg+"
-    "5RYS95i9+WqL29MK7rBfwLnrBBAIzKgvyPeK2raP7+x/SfzrND8vriVbCecpOa59YGvit+QrQcEYBcUS+Jp38ptPFpwva"
-    "yVW5/B7k7ikStSyWEJlLZ71G5teyfZalmmu0XivhlIUTZ2M8jNlqRNnmyFaeyW0FgOKCFCOi+DXAClZMcBr660bj8tnmj"
-    "domFjnJRLUk1gFHDQ17SgiTrfajiv6WzzFEfk/EZ2Rs78F+1s1dHM8/vA1h4Ku+pwuPcQc06KvixxX87rM3ia3uAQt15c"
-    "mz9L9PbyqujP8smbti+vpjy97jDDKATvUne8Qo5AwUkuTzYcKMRZEC7mMM0VLXSnmAxvREOg7NpPpJDtmIV7jHzXnWJBS"
-    "DpOiM7X5JKCXkvY3ZZjtSD4ivqH8vJ/Y9XjOOEJb8l5dlnFGKtrJa91ChjJ/n5ynJIX6NCALYiUGSE5ZDpiuJWEP7wmcL"
-    "uhv488osH7Qn/lI0GuifbwMaTSvaEe07hsMYZRe8vpo8xOvaEs05Gz4R4W9zkAyJGJiAnCWDHtvmOxxplek+ACJviIOAk"
-    "mbIJ5eFAkoIAuwdOJ8JspGRO9zrthdzVD6NG+IOzHUBRiZzZOX01XFc8b5C/bXAVX6X1Xbn+M=</script>\n<script>"
-    "(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Arra"
-    "y.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThroug"
-    "h(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=docu"
-    "ment.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.h"
-    "ead.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n"
-    ")});})();</script>\n</body>\n</html>\n"};
+    "7NTdm+v3+AH9rYjL6k99U0wJGhK7N",
+    "xSt7ZF1NV22wxyR39S7LYzEGlwOXT7sf2QSH9wu3EYp/tbHiXQVYQC1xS+NlmUcmAuHwWyqhapmjt1SDJafbdl/QcZ2Ab"
+    "pa/MGO32D40CxsWVhrfKNGDQd3GGG937TF1bf2n9xem31b9wOmbHt5ffaAKcB2JojmsDobiaj9y8Hg+VG7IQgYoy3sfNU"
+    "tmqbXZa+VFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6HrbyFCd6aJavXPzQ920TgD3ea5FO88rY+SEg7bbT3tL/DBLqp"
+    "sDfQqor1Rz4FllHXNJvdu4ew6WXre2S/VzlbdIcHro39D8jbKkum+YzIUDJLggT+KBWtRGLnq3KHbMB7HLvkCeKmxZZNo"
+    "Km1S20SzH1VX/pwDxFNv8UDaT0x3B3t+S2skZbGA/ZV4W2uel0f1li+qWa9JMuoe00JQPPa1oEIZM21AHkKYu7FBdEV11"
+    "mBhWGrVBy4ggV2Me5Z1TezuIqStKmS8gaz3qDbdnIwfjP1tLUIH5c3/podDmqtYkvC3BJvZA+b3mhhx5+1JNmqFrryXF4"
+    "/j2iqhTCaDXx5/uyh58KqjO5v+yiSqdluau6DPuhHdCTaEO+MOUC0Gx/3N0s+IkeRCGXFKGlisL0Tsr211VwdbB0VqcZM"
+    "9h8oa/17QDKzJ35YDH6CueIL7XwjzbFAJ3uzDfefe14lICbMANV9tYfpv125mo2LWUJVhdIqizg5keCWzOIgusqTGTPBH"
+    "ZSSv8UPbJ+YsXYL4rSs6z3IHrjv7KblAJmwdvN4zbAQAcI4iMU3pOFZYHnzvIBnGFcpgxa0v6vYX4st1VqhEqWVfqU3I5"
+    "SRY5SmMm475lPcMcKCNLqMjRLXFAz/lNtMD9Lvn7YANM3yB9s2gKPmjus9BQ/fgq3Rwc2n/wvKvUtA1E120iQ4j+c5u35"
+    "YJto/jNqOD5DQTroY7N5l1q1tO8bUA3Lopd6j2ym07DIhu244/wtuZVzDaIKAsKQnGZnk6dG2HvDpeYyl0Fx29T799mMR"
+    "w7fUXlaDtOpmt29qXdiA4kCr/A94F3x0r+i+14FR6e/5HWw+pY6XK2sxamKmfbp8UHs0r0dpVFxubzE2fa5YrbMvGPq8v"
+    "StZV8C664h9RJNOvc6085au2OSS1mwqxpLN/znRnjytZBa25ZV2a5pGZRm22dWnrbWP05PFwel/FiQ2TBdRdhHPTp5QwQ"
+    "nUPl0dM90+PXlCRfRXt3v6SeMLgNNVEl9vfeN/3c4svkqmMXV1FlVRlzhB2P5SF1FN6pi+405+crI0bcMvqH36ZknsNmo"
+    "R8W3Rim0lFU0hbMW91r8zwgVCnIpwIylb1xgvm0fL1iJPZ0Oqi/LzmOaaoMiz3AKvaV1HZavAupvFMPYX8ScVwalF77ak"
+    "s60yggGobK3KeNY7ebKkfj0w6k8eGjZPujvoV0x9SeRbLvTAnZLdg/+8RTwP/aAOEz2I8Ytent9WxMyZXtAoh3qMMl6GA"
+    "10CBgSlF4ucJJZW9AlaopVaxjFXzFrzVZq2mMoMW1EBALPZ6zpKP6jWSyzO1u95fklwyBTBr1zk19SRNP2L8LiMCfa3Lk"
+    "BeS4nAQm5aTH2q5DLeDZBviSfK6FUrjqYLM1/4BmFGfk2i2TRK417rHYEJ7bRg5wZcKl0AArv/6bODwWfDMviEsCJOW4R"
+    "YyySj5njAqjUrogtCs4wuHchcUue4GaGlDaBQOYF9ES0JXf8yypjuuUB6Z8oETOa2lc9ppPnyoWXzNWR9XYPGEGsUod4n"
+    "BaQ4ekgUn/Dj83p8NGDV6rQiEjMIQJ8dHAwZHnacn9wb51DjCV55u0jmVUfugUOteZFfSg8Y73BBeFVOW2kcXcU8IZd/E"
+    "VCkEn1wgfQ97gVATPYWcTrjmULF3QB6F30gwkLTn7VSi1Q0sBmpWpDwqctiZiHiUyY3VUxcZwGoo9kFsXVSef9i72VW3P"
+    "6/lRIZwduPTOs/MDCzyEHGaEryacQkkHvK4MZ0UCV6pYVd0VlAD6fpqsQ4mWIy8D/R2CFCMa0fWlI3ptosj7mBXuvLOK0"
+    "iNOeAicVekJE0LtEWKIxIVL1P3uYFNqYJpeIlGnfwUAjWPRz8i4slumjA8B3u9SKhy93wY+yoKSgWxhwrWcSdGqzE6rK/"
+    "vo5JStqaXy7Q04vrh3oHFoXulfmKpHg7u0SHmDBiAWp22msxLdyNCxUztW00GDKNZC0B5YTLdkHr6VWMOtPV5UqMjrwEu"
+    "EMkE138v80Xi5ANqHwhJQKWb/GBsmpJtd3w+R6Mv1WuzulDzA2lNnc6ixlAsxlWbvJXlyaRpmYfv0UBEYBsKhNDopmhNL"
+    "se7e73X2SYpBERkWp057UpYxHP3BmytCxyEiaIYDONIiqbAKK8t/mXJMCyIq35sonJuoi/L9yYJ4wWVEuq/6UvaUmu8an"
+    "PTRl/y9z9pebBuZtw5AIBIi4F7/MlAaylN7zNQvtrkMuiJfHM5oDe2kJBoBeLePqBLV7yffvSRz/5MEFcEPhnTZqoi3ig"
+    "+uavzc850evG5HCBzAwuCeUSCNUI2/rTXxCf7tMvLC3++uWLoDVofZN8AYo06B88bX3Ra/2DaZ8QwJYoW6wLAMvZiAKy1"
+    "Gt9l4NdX0AW5M4sowsW9T+Zx9WUFEghbpmupYUQphS6H/+nTeI+sDiZVu2h5/nhKQwEtITehcZckpHQrEg8vA7Oy81wvs"
+    "oERpelF/u6chXeeHGPqvTAovxemV/GXhKennsJSnx/BN7VDphNtFUWZvF163W0VGVItaowZN7WHpn6wU90gbq+ylEj613"
+    "ElZf4d3dZD/uQiVpnpEcEieJdGMWsLRhPNr6uOEzmnm3WJ8h50tEEdKPRVz/3SnrB71FLnXBJ34UAhX2BrXeu9FuI8otL"
+    "f1x12mV74hsQFKFuaHhBQ+9xj/wetfKSZHbPS9UUsC3kwXg6Cb36+u6u73eWXupvfFWgI+HrqFr0EAvGt2oem9oqDU9T3"
+    "9/IR6Nw3Ov1st5VlK7i0vMnpJinNK+AfdIDiPb3E7Rw2sekFJVHoCuoI9xslx/5wyKuVkW2Pr8NKgWbVBD1ypTogNdXR7"
+    "4S95ReGmcX1aJ7tNlYDFg2MCDuyWa+QkOZNFTK2/kmZGxRUVjqhlQSVr1sVPWgAIz7k2DwpK+K8E14+qYnEaOe9yu9TX3"
+    "9tZPGqk8dodmJqcdVlPYs3/fVlL5syQgsg573Rv1aI3Iah1L8Ig5P8VeD/VeaOzN0dCJ4w32hb17FKSETAZa+aydi6b3R"
+    "k9otPOoX9WiyIXzTAOeOsxJHyOftVb00L6u7u6kerr+/P+2tshIKgyef65svYS2QShLdelFnwA2mXp9QYSj9n/Ni+Tqrn"
+    "kklApuvVmYFeY0hj9/wpCuMTS3CHzMCGBZ3RoiurjUcqKvfeM31qgfxK600s2j298+9X3kxUok06yuq8KsDe1/dMgJe12"
+    "BKCTrXDBxeQWlctd6E/eGbE+r28E2nY/Dl19B+abTiRbugkdHt+A31PYiGc7oIf6U6MFy3+qMo+FXdjlE66YYvY69Sb/w"
+    "NUGjaW67KhQZqYoB6a4Zqe/aGOkVQDRr1CWmzmXnHTNbpYH+fe8fUajQdmwfdwaRn2rfzcxEKwufzYK7iqEhvg6lGewWo"
+    "CSpZ0BtQRqP3bLlpPVpnm/J90CawtieKJZeHeq+ghAUDFcEXS52FBtHfnF708Gh/35OL8I266EVV+Ku/cQjZGxCyqX/mE"
+    "brqcfhKsNZH7EbrRVhQA9wF/4HpO/Ne1MTpRUdPBJanXso0fRowP9LCNJK7wI9gSqC1pbTsmdjqVdj6cX//R1lj98ajy2"
+    "VUP0qX1XbzVJ26eXfn0gMzo/",
+    "7oghlZTb0uiCKpSmUGI8t6XHwxT3OCQNxjc1E37mFKfTUAR8p4Di0pi4iUadqX8Lp8leZRdfxU1mv5ONeL+rvoO6Lv4YW"
+    "eVvnA99SLC9+2n4behTrzQb7B6M7UBb0Obpb1GLc0ZR44rEXq61G8CHXF8dlE/aiHlGQeJlagVnYH7uTWnMZ7oWv0fZrw"
+    "8Mfmcv3d8x7F1Nc3Hd3Vrq7+RLes7+/uCER9gtMwJfR8ofFMiBTR0xeg6GncoZfkyfhFPOkSPX38K61O4n97EdE3jRCJx"
+    "qRp6EK0BysLwUPwVM3DqQaKIPGKkDgybAVUcGoZikDqonMGfL0OF7r5W0zJenUa9vf3Vyfl/n7qrdS8BtJZDaRVZwDwnJ"
+    "1YwF6oku4JUilN1pRe4nmbcvtEpi82tpkLWkgXJzS8/X3dv4vJSXhJHG14UUP6DMQtIpRQL+qBXNCiOiP0fnG62t+/9V4"
+    "Q1xtnvXxODyZ15+oyGeGiE56pxek1vYjOmJ4RnDV8bz0HPyqQQkEPYkMq0SLGbRlinfgipsUNzO/Saq5O+3d3exfE1cbg"
+    "rJNAVxlXJI2NHvUkPUaFVem+ejqgZ/C4o5r/JLyyL/mT4BEvl1rSPCfJRqCzJnWPnhHdVpDLg2oTviNp8kPlvVODZzTkE"
+    "lKFuzbzkMq7RDLDVXiad1dPKiYojz0UHxx0B09pqOG73jRO0zIkmvBOYbS0TBPdxJNy+GPlZeodYXVeI8UqLIerbrd12h"
+    "+aqVvsQNO1NBIUG+Vdq1tZ2KvziEnD7eNS0f87K/D9XUjqiKFjentCszt+1GMvODWYqPFtSeR3RettMvEzhtpbbCeG1yr"
+    "rnccXSfY9za9HmHCPWlycErJn9NEpwY4XNH0w8ogS3aqByru47NxCIJV2PX/zoSQoxICBFqzC7wlaFVFkCGHeNjWmGSYl"
+    "FEIqKytimSYVABS/1fY7rz2ZClq1p6F0AfiUntAN01xCW3dMj3pJ9mFrXFkvKqYkW0emLXVIs/RZ3Wk1i6nT8upU/U7iy"
+    "VOlh3ug9He6We8yjkpSsd7FN1gguvjQr9vtDgZ+LZDxqlnm196BCD7TOEllKaX5xYF+58lT33fRZT5cnYTyaLjqhHNfd4"
+    "0jLl57NIsaCMf0Wbprs/9L2x++lnrYj9ZVVN7pHZnu8w1eFnVtLwzB5/b3X9cjxzyZ5746ONgqyP2aK36wXBG9LsNx97n"
+    "qPp84UkTOppceTD+lwfyIUSHX/CMJv1tdnpM8mffy/JK5154XnUjf7+6iU91zuuyW42RyckhaFC7CiHh6PeP8OpEJzujz"
+    "qAeHI3ruzL+zOgqV8uqg+ZXX+kH3M1ohW7d9fdv9LMCaIVaWZPG7nCTvQmWd1B/GBtsdPecqE5goO96ccBQEiMhK3qA3Q"
+    "wNV4pexumQaoEDiDfIk9KDB/Z2J6L7TQkBfaYJkSFBERJlIkim1BCR5HCn6fyeC4LAITyFhLUav5Qu8w+wtSJpu/7I66A"
+    "8O27RMC0tnFuqaCMGicw1WMWc5PqI1i18zJmyRQKksYGgsicEaRYE+VYwXE8I10ivB2qlg/Hns6RfpkTo4hsrmoZo/8Uk"
+    "3V+M27K1tKpz6kwnxxi9jz4xdeQBSVwDmPxnEh/7wVQzyEgo+jxqQCjAb4NGKuPUPMbHldtBqd+amL4verzkxtTbRGV9f"
+    "Klyrf3gOrr+piK/YCWMzBwbZrHTVUHLXvHf0rURWKL75Qft7EfsjeE2MMMt3UCJellOi1+2Rh8+pvb4feNX+PuHUux67t"
+    "np+p3rcHD60NmiK38S3o0EfHkZE0dA9WrrUgNrbq5weXjd6yEo5L7nKiFF4VaNftsUfaRBlmFrpcRrOvHai3WzaRj1upS"
+    "cks/wj86ZKvz1OSbKaboi7Un1xrmmrdRWdiyMEafI5Mek2UiglU/b0aKs2O3im0XmctoP39a6mMcpr7lFvhyoYWB+tK5I"
+    "qNr0WYM7WLHEL3NqYlCdxJFtgYg7pvScd7c35r8TielFZJhcEcrWW3pJuti1KKNfcpcOnFM9QALOYxRONj+c0m4EpJDZ5"
+    "qQO6RLt856t/QihZs+dmoM0/ltGNaPofAb1TWiP0KGDcYPscXSrCnOCqtBpmFOJ9wvbwlMCdJm2FWSKAs60xmG/QDEmc4"
+    "0QVk3C8NyAkmfBSoJmNhVKLSW4ank5B/2gQqbV+tKi1WXIlYc7cNt21iSvgcpUyFWgr2JlGBnlEmucx6R6VEHmnJ9no+9"
+    "gjQpCqQyBtu60wfdS/IO0QX8TYT/uj9y3v0fprfU8yBmm/tDiZSCQkHHugV0dfvCCcgSe32E7p5qJNRLB+fkBFMMMS/ui"
+    "NdtW+xiLHmnLWx01jfVyxSSSaEvMiyfGGOnGZz4i1lhAecQvDFZS8K35UsNWqCE9hihMH/ZmvF8/ILQvGV3THNksaBbc0"
+    "LwAsIZDUQuQVvpmV7ysC0ZWXjT/QS9IBopKK6vXEC9+H8IBVbFZqYzHX3LjgXXG/YNes8AJ2QvNZY8M7ODr24Y9TvZZvJ"
+    "7R67+7GE7+m68YORnJQFiy9Slu6aElUfEu/vrHoASZUmBso0nzmsmg0IINMRRW2p4MSanFxi8FjnFF1BuHvTBrXggpxWh"
+    "nJdcW683+oBnW0lv7fxZg+PfprEqAizOfdHV1Cn4kVzy/pWxWbkWJn5r+vtlX86nYZE8CYy8chb/ck2UV7JAWEhjTxdR3"
+    "dTl0PxgtTSmhxbrEHQs+TXzr9m3G/+zzqziedR096NMrKK/1Ru01gK8Ly7q7dv2l3MiL1b7k9b3AMxp2QIHR3V9J0LNOI"
+    "pmy7IVpGdoZAGvJR3nn/yftOGhT8i26cr5J0dpaQAseG8XMvv7sj0Q74SBRumUw/BOsPRJ2DNk9bWzGNNPU2ir8cUE/2o"
+    "tE5dbrjwdgK1Kb+B+2OXGOdBlGn3dkxjmWUZBU1mNbj6D0e//LLkwkPgGas7WFf9kOWX2d+2057FsagUvYlL/hl1rlrgM"
+    "AXGKh/xaERIsQfQrWtMbI9Ua/LcC1IGVCTe0Ac2Djpy/ayJ5ipZHeeCTuRSxhB8YoxijKWwpmIVodZ7Kd9BuafqOfskdz"
+    "skBzN1gdRdRJaqQP/fPvmO22lTea3HouywCc8ZhKbM6JHXF3Rwruwdz7vHEz9bYIQ63GOQIbu9ZTorOlOSoSqEMXdbWSK"
+    "RlI/oUUrbFno+9KbaspAtKl+1net5IWxkn8DBgGLu32HDbDG4h59iPUA1yBzpseGzE2tsrU9XsO1cvo86SixeaSIDyIog"
+    "2S6bbWglfsp9N1zGLAq/LkEZWDALyNQwMJnY9H7Tz55r7eW3nvGPAvoEI+CKqzGTOhSlsYmDSXhdWZojR7hakkLD8u1ki"
+    "UpRkO90DhR2TSmNdHWC4dK8IsdLq43i5ckgcQjqNV01RmQNMLLmCrSD9VDT85vSUYMDEp9SGbYBVO0wIIx6Tr0j3Ue/E4"
+    "U3D1KaoWXDC4kSeUUuVD0YnxUhlgS3jrLUXdMg+LPUC8FKmyl3hCHIyocsKSB/yYkqlhAMHw1zkOHJILa427yPGZW6shH"
+    "XilQ2N/P5YJYgi3ydFl4nZlLpIwg6TkPqVvyAWWaxgLJILLEPe66SGF5U7c9d3pGzAPguAsHJydUUNtHchXBPpJbPZrWO"
+    "g12HE3CvT59j2A7ziZ026kNb7lsLdRfYvSqzCLLwCi26V+tJ5QkJFcjBpvuPeEi9VIgnm38oC7W8/R7ZYxy9hOvKgg2RK"
+    "Go2LSdjZhfZBoBNTeQWoJ1sWCdKpEp4yIO9vqbIN6oR5lpP2aJJQtPfweASSwxKiDdlQRdop9ZT79NzIN4XD4usU9CHwY"
+    "I8esgx+flDlU6FiIl8k6uKcD",
+    "2BmwughmjVBEygBNNgMBDH2XYuaUJgTnWKDM0c/l1D2Emo5T6nc2+hnrizcPTOS8yqGd4SkytOximYaplptqi2rTBteZC"
+    "XNFqkpFoQ3xnlNZiVJD6RcgTWag5Rg4rsnRLc4e7O8/WeG9pDRCjxZyL+CJh+blUIHKT9MDuRGJSlqonTVEqkD1rXSuRD"
+    "Tq5EzXgg499ZVn3nTAbYZdb7nzoaj1DCDq1ZQtVYlJvCy2tqYN6zzlnuXgYuQTVwVx3XEJDtaTYFhIa7RxTtDUmpjvRzr"
+    "HU6+zs3h6OIYU5ZHbL5MZiwBqS9kACNSTIghZJWPRWSz8VWlHI7sE0LEYlU6rCXXfbOOBMul8y9ZkTs2NIkKImFFxgMG+"
+    "Q/diba7+GhkgGacSIZHPGl82m1s9I0cYWk8gsvAzMIiywkw9oGmF6WxCIfJ6inEYD0EtlsSUIC7NmKYj523vrxMMjZb/h"
+    "DyO70ZY02ekDs59pH1gz84n7ZY1On7P85xlIsH+IAOInyPIO7Xi7g3Z4K7XYIUJR6QR6m8EG0cfsfjeNyTxJsS+gJf4Vn"
+    "jpKAd8LIk5DK8o1gLwyviHSOvvS+cSTzniS642B3Eth010ZikWgBNIslBfJ5rcvGhnVJ9BTVULy7Y/IJ7SZxCeVDy2YFk"
+    "k2u6IbxHJRB5wteitHAVRKtiDWZue6loUW8CnQpg2awmClJ9EWtr1VRuC4oDbbJOWvND9r8W52W9DZVsYfg9zY4rfaxgp"
+    "7fMOtTTVYIB2YvmDEZbDkPL8Cm7XZVbZ7Vo7U+cJorH1fnfnqTUjsirS/K3ogy229wSPiDT8SRz/rhj+qGnsv1Bsm1m8M"
+    "Ixu9CZp2ozdqzQP8PDMNgkwTRv/oYrS/OZfm6MGZmvZYxl2oFcHc4Pw26iT+3Pso9pHk5UzxynV8+UC37KsE4t7ABRLCL"
+    "5x71hK6zbeZ2ZotLldixtKh3hS+t8DOnpXL9/fnIgsCjYTWTHsibztS8Jsda9RgLqtPWJXje5RGoGiK+e+ZfWjoPlaxWY"
+    "RElH4y5pZ7RC+vtRuDBsUWGtCC3kvNdO/vpyJg0ocqkgGfQAN99ARW8XqBFLWwoWUmWSD6boP1kzKt73hTtIhLIsu66dE"
+    "UTk5QYhfS6FyxZY0qQwnwzXLTjEK/paU080XGQdttWWWEkoVBSXUdskGp5q8ENEFDq6xZsCnUdOwxUuDwW38yZHym6VbX"
+    "2EN0BYiiFiAc8N8S+EnfOJj40fh2UovQuOsSi7mmX1omec1HNAqpuogq9ydAvWh8QL/+n+QzGJJmMw5diFitM+bzxoMDf"
+    "mD5UJVZ48HnpbEPnJViG3hbauX/jesBeZY1/d9kBCcHo/EkeAHXK+BtDv0d0q2v3R7f0socTwyl7/V6th4pEg0Sz+VReB"
+    "oZ1KP/KdLQtIpiOHeTVD0qCZrwSMrVAgk6FKsXpDUiNPd0YExzsTbNvS7HOVjlBTJk0qoqqfUCbNeqJ1YzEmtFldEL8CJ"
+    "UzoAHAa1ebArAb8C8qvvFm0hV5ptR4gvrTa1IMIBEabPOOjVBeWvV6hrLSpHC+R2SvkifIrURetlgMq5Iz+1dR6Uu6esS"
+    "DD6EoJbOCX0ZD6Lz0uOXu/yCH/AN1Z1GcAUoNYJTwSxfnVdUYMRktBfHGdqDDkm3ULyNkCn7pnFjSKRdlKf9Ydnt1mTR4"
+    "HI54V3E1ZJkAupABzuK1I8IncIN/dANBoA7/NIt9xH3fEEF3EcU8AVeoB7e4QX6VfIeZLaI+2rU4422LoR9Z2n1bkJ3TT"
+    "egzbYar9TN+T6CiZNsFQ9NQ3aJ6QKAD7/C9HOC2c1Q4KX9USOViFMEnyPCP6QkRUCbkwR/R91BMGgQ+Yht3tyIH1Fvc5V"
+    "3QnnVYUXvGmZ/Le85rWT3xpXRJJAO62VmeOxKhuUDVwkZXxgO6kFbq7KYNljXvbtbP2juwdkVc9K4mMHRr4SqBv3NUGzZ"
+    "3AK4U2ntIZm1h5S1PSSz9hBBaSLJ/KthjHGIvpPDtOJo4kM/F1TLCcalMFp+GVhV9qQ/KMCyyHhZaIMdtoUrx89YJg98n"
+    "lY0f7wrfYAhm9vtZvJrCGwShwd99VUcPn1Wk9CXWy7E6MgI3kD0/Zi//0QKCVpZaNdt5atxqfJJ+IiPthmNe4fHnd7g6e"
+    "NM9QaHj7NJMO49P+zyNZUcUImmSu8l6eijNXr5CjHd3qG/aT1a51v32Kc67AcHR0ew/dkOf1GKZYfwJe6d5/W+zEv0SvZ"
+    "doVXqUnHbsJuvnmygaarw+LCj77F1+IIQ8fPKo0X1t6PHvf7gWbfXPzze7ranR9x7ehz0nj31Oxk6awr7z48CpFlF2T9h"
+    "VmG5wX98eNx/8iZuDOTbLcjDzZw9qYzPcwIOVhWxNUDS3PmPkxjOYaBvvEX6xKv0kh3Ad+I8v4nLcIf701fxRsGyOLYaJ"
+    "8yCssxGRKIDh3gmw4SQdJkvPX9Ye9cn0o1upelKGpL4ekO3N/7jksQ5oSCPy6GeGerIuJgIoUt89UKclxKVqoIGge3Soj"
+    "M4DWlMW8t5Tk0xfaoNRuxRIM2fDCDozU/6I6kV6Mpms23OOJDLd2nNkNI3Pw37tSboyQvj+aTu/XWYdqbdhNcPjaDp9cR"
+    "+P1L0A7y1SGeknmMmannmuruAkJPE3QGk8ablTEPDT/SiFT5e0OdT+rzdY457crJOPBvuRUQGlxXRZpgtPTbw5R/iph8W"
+    "9oP+AxwID5SpwR0k4m1GRkjjRc2JExSqux5pwHYP4FtLIzj0G427wsALq10oyEBWAqpISFlls/39PX3FJp4MGHmR5udR+"
+    "nm6XERhMuodHAWDho/RF/Cgy3xdxv1H43X3ul50ekgCDoEXblYMYlV/MGEDsTtfkq1hq8EOvffUbXWA0R76+PBWF4/h4H"
+    "168HR/fwaRV8D9eexphhJ1n9H66zzlNp8cbDcw0NR2aS3EsHJWNJ97MdGl/f0l7MSrJazEFq5Ztm1GMyvIcVXKniSxzxv"
+    "HKhd60bvpVE80IXgsJZhLI//JChIB9uYkBC86oauOzLgvOxi6u9/FsAJZ+h77J4iEGuWx68pEDC94/2j9GnYheBDce0oE"
+    "rh7Um6xpg/9XPI6No9+EKRgTN6tQ5CTAKSwDjq9Kbz1/WBN5B9XAmiqwpqFe5eNMfQdaSw98eDlJVDA8HyB77Q9G/JRFT"
+    "ARHSqRqGzWF37aVlxAVbHfaQUJ0Bc4NB4ODNpTFznd6iABK4sNFQFolhn7I2ybcgbbzsfZFnsX0Mgk8bakOIus04ryWZC"
+    "2MrjVLCnGyKNsyFJ4gUo3itIxbdpgdL8Jedlu1SGdLSFeOSW916tOIxJenrW5M6ZPSNKYYQ7DFw0hYyb3bHXr5WkfmIvg"
+    "+c5up0csAIZ3v71dCfI3q6A4sqVDFjIcu5T2Wl52aIuS3dw7taxe99KuYA4PglQjbRAUsYjktkzKZzZAoms3obdX+5eaL"
+    "QavdaXjn8WX5G5Fl3ZivJ1lLfZUVBCsdzmXb5wdtU5Veyh3Z1zo+MAobwh5W8G1TtWcY+37UUqwQagG1cNkcIsuNLrphz"
+    "zQzD2D5j/Xqp3Wjlxu89mL1O7bElH7oK68UhtUd9LUHGVFvlbHr3nt4eKFoo1ocEcAuX/z1TdB6T9QCeiPHs+326XNGrV"
+    "c89zGsrNTlyBYRFUfDiLQFktEyG5EV1VAAuQLFHM289jmc2pIqjYNId1F+/eA3T65YqFnnAHcEDBfvMu3Yt14WHBbyljO"
+    "gYW/N32w1KNEkWu89HmUmvEN1n2KbfvjKi2VXi8P8tMZMXdzLe5zfgGgXdf7uDl3OYeswNgPtlmXKmar0D47bAer7zHd4"
+    "W0qy59g+nBzscIEstyjpFuUc",
+    "VoQ6VZFcegii/Da/josXEbcSC5skYBrDh/tqI1YRrCmxWqonwYvs3ZJoZafZdj18LJnAcXEsjZVFa0P97Z3EauT2As4Qs"
+    "iWETvgj0vtnMyKTQeyIEqCannkCbVO66gpPIKSjto5KF8JeEkHRBJEkEeTX6SEZ1AtJwBWiH/IJ1npoIfzTc0tUmz252j"
+    "6tA3A9UtcVXRBNzJ+IysaKSrR5H7xHLiuMDW51DRgb+wNVZeNmi12BXzxanxMFftr3N3z/JTzwmpP+Xdn0Z2hxOC17vH4"
+    "J2kydZzm2PwkgYWRijawr/XuJKnCCoD9S1V712E30DZEmv+PVr8DFsy3q/qTuyK9lE/v07BIHt1499QyvOVlxvoGBYCR7"
+    "ZY63C+wstVRvY2Sx3P1hxPE/uV6BUR1gxfHHPPXa3mzCZ6w1D4tTrNQ/ufQo114Ami6pPeiGsOEyx+C0ij6Lj3wZ7umn6"
+    "hbcAFduY1+W24vQUHUt05lbzVdHdYlsYYHAwwTAFhziZlWRfhPf3t1VxLuqSF9GKZyOfeYbT/6HZ8X6sTkuTKPvSt7/l0"
+    "8F/ANjA/OdHD7KIjpQKyX7QCNFTtvP4NaBKiRwc9UMVUlMd+v223d3peM47Tv8iwfCLWzRIF8RKwEzr4UH3az2JsARuUy"
+    "Mv5RscI1di69ZFwa5qMK9geUbpTWyQuDVpP0irr7AEk2yixcpEpmyiG9kgnHZm3LpT91cQjVMwc9dWBiWk43jdftXPKfj"
+    "Hl902o08RnX2IZ3zCokjP5rRqq104tEZvIUwVJg4ddm72yVkjvZlvirj9sZUhdN14EKlklXP+gMWAbBkaEHFqQ2N23Q+a"
+    "utW2uxmOWJBQb+kJHBAsRCREz0nhQVU3n5ZXKPBbPUTRVCdfmh0ptEL5Sq0YIJDwU36FCHhHsJQIHpK2QZ+WgYOvNCoS+"
+    "fpqghKYtFaRXmZhQd9x7Wv2rKfAB0bjiG6jE3r3pqPoHKq4Z5de1AyrPZC3cb+/tuMhWMtUSqtgVisfMfmrzLMrM3hZe1"
+    "U9W3sjcftV7qThDpgOHBqPdUQXiNHEUQRSOvfiwjpVhIbY6jDWiAT6zK15jOs9ZtvWbZu8z6RfhMytlpzqh1T6x3sf1vV"
+    "2Ca4Ve8tbqheKb91vSfe1jq3kidee6HVpzY2PuIZv6gZca5tmUL61hWxR/4YKX5m18jMJHUMdpFAjymfB0YYcj26vt8iv"
+    "2NHhTznOA/ZPGoTETT+TKInN5RMYKWeWBMMLUgibqm1n0LDYVMVYTT6xkuQ/GHppcafMrBtyTL8sMOFo97HYbhkoj20H8"
+    "qypwUXm2dPIcdWnLAXj9USAyKqs9ZFEV+rFq2SmKhKEWUfevANNl9I6ijA9/8x2Zo4nZbORsVhgLBO1SntFOdtAhHXIYO"
+    "X+SWfH1/lRHXFGfO1h6NgSOJ5sFGcMI6EUFSkq4tg9NqrXVxk25zacWAo82EABM6PPrB49FzS7Enr9J3b1jWyVu3sraRc"
+    "QVKm1RKEmLMv2lyLZtSRHjLBDCFMJToBpX5g4Pf+LaMTp4gpo8tlGpewWaPaiPQefI8hB31Siv1OG5PFaZnoFlR2E+jMY"
+    "3XqL6Pelu87Xn5ffx29VyYeh/NgRa2mGmtAuVOFza0Kixlq09j8oOTWgXv7+8Wp7ENZKLMxp+jmRpjVjRci147azqzScN"
+    "jxe9NaECdoGX85mkENv7xotPtPT3tK6Thg7fZOLQMKeILsOKjHKTSQxs1EhbT5qEvJ/GVeQFo486npqtr+EhU5X5jmq5S"
+    "z7rTOY1pJ1yzRv/eVa06H5blu5U2WItTpq3iDrJ961iHFBLQiJZlly0lmaawkJgcmGs9q9djZrdjhf77GZASZQl/KoOLf"
+    "oAJx0jgQlHd3fdUUHueSwpednyF+BISFTirPljHd6OSrNFtu6s/NMDdWtdBz/Y/yhwioluuFeO1d3N1dMI5jjW5IWEA2I"
+    "m7p25KdfLXEEX6tbzkYhgSsPOVLkrAaMlQb4aOc7rBhboI2zmoav8ppv9u1ikdlS4mFgieKjpICacalZLGFJMeZ41lSKX"
+    "r5MiaR9xURbpIWSKzZIKJKp39vq/ef00S3ONE2r1PJWkZo8DLb0IQmcGtFoFeGflDLJJMF7TKOiikNiHmy8AdwLilsDlJ"
+    "KueV2JxexcUtB57a5s6Tj5yqVDT54kkzDihWai/D0N++CZgjMt8r/vVyalzsotekotCGE5zO8ULcee0jNw3+Jd4MOO6em"
+    "drWz3YihyGemnVW4NmJV0P5aX7UVy1TtfzD/OkdAIDvzbtQidH0PVn49ktX4YtLoau4KaU1PijUwzchrak1vBnt1Ad2iZ"
+    "7qD15gpZMiXTMwcLrdwLOxUbX1tjC0W6/dqrFdbPd6K11+MzybYIv68qorkfFVB2cFck1JTlgCFDsTZa/YQhh5TEJVjC9"
+    "nJ3Z1Xg7nvq7dwskc9ZYuhpOVbqle13a/pn+zXhaxxO3J0bH4/KcGfaeqM29GdpGYueib5d7jnjPVsopCXpEoJHW2N0ft"
+    "3kjMQ0V7ESZApkhbcv2KqvtFckoNObUetkA0TCqwktDbeYa3k2wpoYwWpqGHqyXdIsaf90ffwhYl9EFOTyU0T0F47eP+d"
+    "7lo9a7qLvfdqB22xOT22Y1GFIiIZvxBfeRfRDC5lauJ+rtY08Sx9mXhQHSXKpxjw3Ra6T/0dhXNaGirVZNVQZtOUpIu21"
+    "JuAxq5Hm2vShUlDIhnqJTT2b8Gss7jw9M4KD6XNq9gO1GASh5JxBYjWfOFxGgazEH/fkuOvPHjvmoAuIiyzZFqVHA3U46"
+    "TbEhhUhj+xW4hkpDuna2TGInE+CU/3eBMQ27rZrM4alQgmUIHsEcszzndVP8qD+vqc+qE/YWMMax9wBFYg/Pae4dQ69iD"
+    "+gW1GNsJfUr0l1rAaFmJpTIJCPDi3MiK92oLNWeaN44k4NWTNMFRrJSlDljEyBALdg6IEHbM6ZwDAspzP+6lmaK88WEk0"
+    "ummXFqE5PFklrx1fdi76Whm/jLW3XjC2FLRduz3q+EB743g1ticSBjPWKWv/7GvKcTOcwCuQWuB8vG4Mog1LRPXaX3oi/"
+    "oT4pmQ9/thHzZfEcX6iRFGgd01S+Z0f3PKZpffgi05vSXpXq4O37RcqLQXTNzbq2yxEh3VskvqSpERiziLwUVmgg80EYd"
+    "RX2Kw1YbI0qRmn+0B0LNtQ4xOdAKT3+vOfzt5+/url2dffvXv51csf6NnfBoQG/VEcfBd9p37easiG44pBv974z3b4cik"
+    "YQVm4ICzXZeKawoXiWDb+T8UbJIm68iK2dCLan9Z2Mps4G0q81cuat4lZ1u9jAyUeJ8RJjSKt9/6tGwsqKvGpsFkUvJ9J"
+    "S9eRwezeW4e3/o8bFEsCEmrWwburEA5U42iCDn1VR4OTpODcwUntZ1rv4GJ0w5eWYvjW4omdi6kPsy4nflJrEwHI3ytN2"
+    "KDNM7DQjmxTf7iQPsnGCHz9bQE7mtdNrTJYU2aIOmTkCeYbuArXwXWRsq+yT7rfePZdxnsr21V0q3qrkwDMQ4X/vOOPKh"
+    "NkHYRAxyOjxNmgfmfzJ5Uwikg7ovu5B6RINVVPm4EdqQnsqJvUcfX33rvyivGHer7h4OxmpokMsBID92IDD/vK3/paYd3"
+    "r6ifjqZpPON6I2yBkTOBdnBoI+dl4OtHxR2mPZ2D03tMPW4xykmAjk0gs7oHo2dGGLSWkrV7ihOyZ/z7Y9SYqKjYGINdC"
+    "pFtIZtsv+1tuv1qQiCu1xqoKYqNDwkdbU/G4CuXhuI6icFTNDaEHCMTez14ddk/YskcrQ8ems3+497O44Ji1ZrcGOU7dV"
+    "6+sLwxJBd+BlGBjnZMF1K/Vx",
+    "OaHe0FljfaJ/zf6w2URx1+q2hAbwcFyNM5VaXOyfkGSE+w0NdnpIBOMM5btSPv87u7bzN1Q2qHO/wzPAR2ZEPEdSyZJSM"
+    "O4Yu8JYClesaZAFlI45Gz0M/sIElvnTTxmFu2RJshVj9NP71n6LlbGhCp+ixx2eyZc6NE62bTGQJTJ+yAJch0FdHfHbUr"
+    "n2qNcPsESUNQIFHqPV5HDmORubGY+WsfWHkC96ckBpHUNjT3/KesgVTb16EhVO22P2FMWAmfl5LpQcEKu89vWTva8s28m"
+    "55fVweB5v9V+AK1JN8yUbDaWdQukvFlCj/gE11ehdUI3OmZKh3qq8yKJ50He8azr+9HIftps2INNmPBcW4+4rCgS8kCVG"
+    "F2UBjrPC/dGP4NE7atfeSWJZ2ZSSmZKpELREWtCEkf6Xm4D57mOaFM/VG42QI0vv2JJBfH4Mh5XkzFCzb984GuGlEqOla"
+    "pCrQ+NJ+IjqL7mBjj1x93dWm/jSuoRoQxRsyMaV77Uixt7M6f9oNmBH2Q71lffCOLQam2+/Z/S+xoN0IPgpq7+D6e6J5s"
+    "HBPAqvgwqPYOZja23cdQDk5P6Xhg+20iDvhvZ+G/Hr1Gv7DG0p2gSMkxpNUfjw4kqQqgI4lWt0nBcOBFUEKeK3aFTX/nD"
+    "eraIXKY0RyROoC07vZLUwcovOlZQXdQc9owEK2HPd3f/KKUGNvtEIDjz1ZnD2Ut1WzPqF+pHNHOmEy+Xk/GPk074grAyG"
+    "g9gijBP+hO6D83dgO84aSqidZr1Dhr1DnS9MxMH4cQxX3Ds8nbg3TfYwK6w11jHaGLfbUU6BnYJr8PKJV51bGWwUrdhnS"
+    "D7UAjIWXh6NvrKux6fTfyAu3IR0huyKuF8+aqS+EzRIP3hBc3DrR3fwoZKTb2FMh0ZoCOrHuMYzcWqGZDNPdJx99RaZY1"
+    "JbXEqkLBSUydE3jBnTs7UC8xJOn4x6YZndpNzHjoLYn+flgMCdxDtPUffmnqD+vjt+Ctv3ghFA4qirBFj5iPlE6MkYr5S"
+    "E/M1JSEL/8Z4wm8CB0Z4DvhOHK741Z8K9PBNiAVWrvJMyAbumrG3tdLdiNLaDoBoMBsJRsgkT6+QaJqOAw6y4EXxP7n8Q"
+    "pA/tKmchkZCTCYmmAgW7hE3F7DwYNhPoh8fKp1bPtS/ouwYn26+kVRh006kF0g6Gc85NMusDh0upEiv2dhc8q+ZGoPzxl"
+    "r/UkntRFyvtWrSjet1SMRpGZtatZeppp3YSCikXek/hs9RNQZziSwO1MFE2FYVni451g9yXU0ef/tIlP8L2ChUxdHeaeW"
+    "J2rqWAJsrky7e37ASa4srU2zj3PYiEd+Q/6hij3ARTaTxetmISYXodUnUGmpfPi4AWsJByfJtEWQr3z7yCXQLOcOAJlyP"
+    "2lhqdHq4u7slkuJM/S79JohRQAySdoY7KWRLXsKhzKz9h6H7M/PQWru9gL0MDOAscv28fyw1gGKGR7VxYcojNV7QU5zdc"
+    "OVNnTZ5/6A0WeYE76ga6ddTHd+Y4rWxBHybnAZiDdPzOycGmhEuynrjolV4urKYP93fX5m4WWJ888n46cS/l5eo9Jt8fd"
+    "o0Ot3d5XZvbipelvCfm5a6n5v3O1rcSu/gGuNJKPSp5w0hQ1q6L19wOa0+f3cvSPSjJlt/f7SW0fUnm7839ahdfVsb0ny"
+    "jh2rjQw36SBKEVQc8fXE/BwDC6+3SnHe/oma23QT80751LXZ7XJ8PWLZmuex4261tPl4ODb33N5HesqOZi7T7Q92gnKYE"
+    "9GnNkvk8LgLAwLyy+Ts2/q+lqNJFgVVZL2nh8elvhTnsZ/QemUUHPhJ1H0AfTL3D+mttgjKhoNIHg9FrQEHs8ml397pp0"
+    "16bmVCBtBaFCwbJSr3hE6Xiaz7HK8pa1mFZwHNd5NlF6zq6bfF++GjXFC4tyNnUx3z8IZAv+Ywl3qUmoJzfwr2A8yhja3"
+    "xHM5uP4sxXvIqd3BSs0/ndG+9Xg8a78Gih63Fmhgc6yg2KiWC+MWci6c1yu8MuhwxRU/AwAdmm+UCEwnu7YZEbJvvPEo5"
+    "bNV+neyHtTaebJDy9IpLIGQX0jj1xShKVhVRrb3FSARIZHZuv5Zk5libSD+2evV+z5KazcKMDRYgkG/AGlsSQ5vtD+zEr"
+    "xtmSk7DvOgskDimQt8WVBDH62TYpUMXp7pcfrYuNef3PA1zdGzYpkRiMHLkw2Pmp8p4biuN8Aoz84NVt+P5HPU78Tc47F"
+    "YxPIBT1F/Vn2Lejxvd80xKjmxAI9nV2nX3F4mYMa2fJLCg2bLaDi5w1Afr3rHoQGOvHP1P/7cQZMx4sbbgzLVOFwgXQOb"
+    "20MUfKuca1wNjOOAbFMZwBoHa2HHpvMM+kV2LNt5GuFKhu+bCiZYCEj+bgs+P+g8blD+xGPKNpbtNPq93hW4W3FwRgvEq"
+    "PaKW1O24ZVfhPpWkzXMTvGbBsl00eVM7nmjlBGZLSdaO+l+Q+sQ5vanPad1KAfqoPFTDpYL/h1J3s3h4/qeoxtbsInZGQ"
+    "KN1uLdD8vC3Q1LTipdiDSpJILF3Iw9OvPO1aSGqo30yBm5pTjXnnctz+VhJNfi8bLJ/XWysiZUv2s7UjwiMzAg4O6EbNz"
+    "Lqyd1q14VWKq1lbIU17MTJ5uYNi9BaC3/cZh4i1TFwY9lMvOZ4KBrNo9NqLnGTe2lJ00GqrhA3DrxG2YB8jUzGhbDH6qa"
+    "Sm8SLoXC3vv6zC8Z/bSfo9C+/LjQCllqPHL6txNpn43a+MwG1KVFrZuD7EPRppv3bCJ5H/90wbWlyZ/79be5Ep0IOoP1e"
+    "GZ0IoE9Qy+1rvjKOYM1X64YT6gqOnEHs2av+DKIlzrqfecDenRrIJvdcOSpg1s5HzDV67fFAlIrZb7F/HJOrRugR+wx8S"
+    "J5yxL2R7I34Er+vwvVK7xT3UImaR5Gev4gPBICDrZUdS8968zlUzNxIySaZUlURkk1nQaN60qkl/mBOYSI0iPBibnK86v"
+    "daWhK5tHDIrEOkTnIGgt3uZexaGPUb26IcEyYyN3CAKp/km/U6hQM2DqVlfYuF9Zw7VLI2jmACpYJaGzLFs6ri7k+Q56q"
+    "Dfl5CX7zNolCk1CgqRivYKN0iSxmy8HuajZ2zD/yJ9BvucHAypOBiSSOJE/RQbvDFrjNd3fVfjji6a1DgZ59t6KEauVth"
+    "mnNod1gXhe0UClKjIK9a9oVc16hqPZamcIKqbtIYtJwzrtkyvieuwSftWwcBv0gh0TVo2nqtoK180u63hjIm2er/lZKLz"
+    "q8MNdmgknPG4uu+hVdUeWtpXnPXDqT7KSjzD2QAlJ4fxpUYrbSLVL+gJnjoTzA7gVVTVjuhU91/leCpq4WQyIcUy937Cc"
+    "T6kNyO1zTQUJAOvMq3/o/IEkpyz0e/QxzSatD4eeDm1XqugkBt/m3bDpZ74AZ/qyyHpJ8f9/micgkkUEz7cC1lmVelpjt"
+    "HnQ6LQ4cGEyJ3b4QFM8VRReMrAVjyYqINGxQNdseY6CvHxhAXGfd14atMcEmMXF/afjA0+6wwmoywg/ZIQBeKWiwVwWU1"
+    "Um2UWuKvOEnFWlRYJGRwZvMrN0TutOHzptbGHsoIHJEIeflvFxe1bdtYgCavd4zMvkXyIXQeYVZSb8EvC/fUGuGm8dcLa"
+    "bUfwGUYAQpkvpdhX+kJ8zmLjNreXKepBFl21/eanCUje38eLIp6H7U91Dyd/r33o2MZQxIhe8WiR7ZnzpYa2uSVJGzFhB"
+    "YEpaqs1mgpsUxvV/o/r2+rfSwC4bS7IadmHv5VextJ2yX9XtSfpVnUHCniRZGP6a1ax42o6jOqdzS/hQ3d3x79hJJRbvy"
+    "9aTsHWN05/Zde2hNKuxA/y3i",
+    "Jf2UWOgy3FSZKbX6mUnRxrQkj366g2ionaiJM+/oz/HpIEfqldAOGAhuv9faKt+RiXEy4gwcH7EuJK6tW7EvBHyhTJbWo"
+    "e/kgwgB3doIo5om/0RUaS2RRWfGlCLJnwMcIaIPR/hSgpiKus4RBjgo17A3sGHOzrwpLYdeu9kjDg/8rn2GvRRJvL6QgR"
+    "cbRL8XUz4NWxtytHLvdosd1l+Z3WGFtPQPkX9ydhYSeBKNgKJ3KV/yENwmuP2pxHnp3qqRck+H7pb7nk/ea1315HS5m6K"
+    "Q2e80gRNKlpeoUev0jzMrbP7Z47GtRw3N/XF8Yf6w/d/gqfXZUbsaNTHfjYZGdfqi1ZXT3gKvCANwARHaJGmsEXNkOxh5"
+    "fQKMhipbZNvyaV2298FiZfN7KKvrqX+2ImoucQyYz3LnvaW5SYVuUVQK7s7g4HhGWefSZKdeW4luoQRNPbLIcY/F9oVVD"
+    "i3pEoV87jgp0KOC6IegvBqOol7CUnZ7O3Rz9kwc+uAfcHHYn9SkeUOhSZxoYo86+zKv8xia8b8dsg4i8906pvCCoVaT20"
+    "LtsbqAZqOM4HW6wAc0lEiWiq2w4OJUFgHnCMysuY3iCS2eNSkBElL5gHVF8CtUgRWP+3YvcFBoQFzQ8Zny0ppeIsSZIeN"
+    "RTzNpeh6+oV5yuqnW51SLpoBuisRMfoU5LbMl8yCDNNF/H9bevYH8XYe77iXQySbWpvtZzRl+SdvR2vrDfqBq9cxGxsIM"
+    "pwRRr5Q45zbuaT8CAePDdbMEvZIuccnur3eiM6PqlGVRCfZsTmY/VNvU9jZHJJzZV1lh7H7vIhT/FD1ayClildv6mNnQv"
+    "amUjwewMYadoe+4F5uFd78xHdIj2vurs7eNq3WQPhi+PFCNLUO6mOzv9k/Mtq9qzf79LP+Xw+keMfOiaHASJpnKo3qHgz"
+    "mE+eXKgsPJWucPqpFzqtlvf8YHDcybbSbDW+d/PZnBp5Pv9l1T8eTPGhPsd+9ef80Wdd/uGi42O+OX7+y2oez+n5fD5/3"
+    "uWfc/SBuvnq1asvG6kpstimDbvv7mhE9XMvrsM8r0TfXXqZcwpHZnyDtBMyOyUhOTQMtBquT/sjE8TefYpjnzkMBGOEYY"
+    "gznevtTW7BnGZSjY77SHLkRSc40MXAumMD4tGY33nYnQlmH70nlYXH8WCgIijpX9BK+ybB39f89yv++47/fs9/X9JfR8u"
+    "CgYjTlmgfIQ0dY9dgT82TvlMKyxAJ9119iG2lMz4Mq5Nj9ki1vgBIKaSqzsAf+lWnw5V1TjmdQejJVlX/MY7esuYu7M1S"
+    "eZ/kaW7by+ieELfT8VX2hC47bZLFoxxHX2o9me1fdnE4J7x84Y1C75fZ+nBDjH6098vM94E6CmlnzD6s5F02NqLYyQ3US"
+    "TOMN0jZXSWPm2+0g6+RWaFtbCP/NMteF5O+0GHwDlikgDj/jWzSWjud+ke1uxdsphMj3k28u4oL0cc4yY1AQ1/9m2O3W8"
+    "V/aZLpta5dIlWoTXBeeUKwH+kzB5HX7/siniYlfcg7JAHQ6Q8Rtk4ujaNjhp4ReNqtjOAgj54/f37U7ztPcR6dYj3yqFE"
+    "pPmpWOqZKl7bGgOj4VivPqULZrhd5A/nocY1rJ58R7Rk10m8d9zF5lwnstdnfjgHTElPdqHRIyqmPehwa6jz5G57UbbSd"
+    "zBI1bcIpdKfhf7I6YYb0OgmdpiJqpTOIu89hW3JSmiWPj/vKLpdxchoe9zVnkxcT/flFWyV/w7NERoHuKFpRBK79/cLmY"
+    "dQHJfLhms+75njNQd+r/K58vq+e81jL9kecLHHqUlvWI2sPfOIupn80Hsi0TwJddExFzkzb8uco15NLGr+ZR1h13E42+v"
+    "gkc3upgUKznPl2gDmRU+fkTed0EqZf2Uk5dHJudMrT08EwHueT02pUhnmQhXlnsNnaPniJNTnLpysI7/BxeSly/Be3XyN"
+    "FGklfhhho4ZueFQmn0akVOtGyICbci8FB9xzBYCYpF4yhVgCsk6Z6UFZwRKDpzbSIoyrWHSKlC4wL+YNKPu2FD7P7DulY"
+    "yvpUgggZa/mmWEHVx1n03O9RJUckej5JWvfOAW1tDS7xfc12U2K7pvftEQmOuVqPi0lA6kWQ7ulNoLypx8K5pj51KFqyq"
+    "YDdgZxjGO7u0Lm+/MDU7ubjemXB1BBRqR4OwLjfoMFiw1F/qwU/6KOrqkJyh21rIQeImocihrOpXtG8v7XzrlU4m9oqBy"
+    "3eKI/ks9c+n6T2DXMtvSUSTSvZEInvLTHeBhkzyk6kYTaY6XbLjdn2qOy2R8bK65s4JO76c1z7atktX8MXfo71OW+Gfv4"
+    "c69Pdhq6jF7Lv0BPrN695et9JxNwflidG5hyWxKo11U0uV6mX/U8j92rpq8HxZ599djx47p+envaHpGRSnYyuB0dc4v/t"
+    "TbzV+BtO06YTTsoHvKzzGdesOy9H1WW173vCKqHN66ozuLb7vafPWn0kciU23O89O8TNs6M2thniOo9rDbJ/ZA3ZPJZ1h"
+    "PXKOYvai1XMArMkY6FufF+QDlxUt16728VDhUSxJkUs1ayx9t9VU+znIC5k521+QsqBZYF0RszC5kgpGP/qJjNHibSEwV"
+    "xo0lC3rypomhz47w8FRMjEQ6snSrKScIoKsN2x5xZKfCBcudzSVE5T3l13f5+TY72OZ0nktb1lEZN2XnaneZoX3XK6oG4"
+    "FLXzMb/tySEBcbnkYjtt8LDf20aIsRtaTJOMtFza6tpHFFfsRRYKtNskRShfIEYpjK6OCD7jMczwVy+wEHouSQQfdCN9f"
+    "RYXX7T5aZzT/6tE4m4S0Il6Q4k00asbZR0HEuTLBCnsHOL55oLq9I+JB9GdgvRZ3op1GOEY1q49m/uPe4ABFGcmfg6N+c"
+    "Nin7/vKnN6+K9vvG2T7Fc0yyXnjS8PJbjli6EUs5/hlGDOUeA5gj7PoLJrN7HW5Ogdk8EaeX5ptqzM+BdreSRs0K9MPnD"
+    "AI2TW/qtQXlVJfZarIVZqrKf2XqTn9l6sVvDW1BdbhZot8OzhU6xQlTtbMxG3dkMGGzg8+1yd+1rfGVo/fwMqwRwOO9H2"
+    "QVUI856SgVzYZ2pzoVyY7JMRC9pAGr9R+dnCcyzukDM45GtXYIE+OEGEyxz7DHHsIbDHo63/z8eGEnUjr5yhSkbTzlNph"
+    "o6Wod0f+xD2ufB4OhvMTe6r1nMiaZH4Xt7XTkC66A1zi6G4bUGGcHsUivGQzM04eWXDF4TkJAB+MahSa1tU0XGdBSnNU4"
+    "rRRAnPO0QEJsqgTkX+V5lF1/FRsK6mv+FgZPPg6q57Z0mqB439N+eGBfaDjJ+8/0OdM7fiCRGvufILQ0ftN8TlB90pLEl"
+    "iiizig2SvFmVEnz5hjM0wLJPzks4kT/KhLggus57G+M2fHyOQQgztJeVY0rq4wIRO1CIvxiqZ7MpzyWexUFupZUFNGPpQ"
+    "gi/1Vnsxa/ZGDfnjPDxY4t4ZBiZorYM1UOxyi4ANVOyRmr3W+7iDAvdJHPJrPHfHnACtp5HjCp+FcyN1nuGMQm/rPJtYb"
+    "bFqzn5fxdsY7HkA1cRXyr3BiIn4z+S3ykfFOriYBSr7QNdJ81HUe9Z3T+nLnhNkbr96RyWB6yxiSZ1l9Yq2hoiRyMY6aC"
+    "jTh0eUyONev8J09jxXWJ0OezmTfVBDwgwnpMG7y4kkn5XFGC+pM++JpR0wTt+ltCbmI55AqZ7zQkNDMN1IaPMqx91yqK9"
+    "I7OEbRbyTxlz53S/5xLFfL/H5uaE6kV3IgVTaSN5AHcvCkL2nXsmhZLvJ6f+86PL3mWic5NrQiexgeTjemxY5wcOS40uU"
+    "dJLpymzHV8bkC0VIZB5B3Mj4",
+    "VcxruWqnzXaVDZ9fKHIU1vu0MJqH0jygk38HPz/rZsuDJzML3GzOlT7JahSlx2QWfoMa+t276rSm2AmNs5FDbdLmwqxiH"
+    "lmTD6263RYKmge5tWJrVdj1BXkpZniNaC6W6xmE7t8QWVt2u4oY17K8nunHlHMCx6N46B6626GP05pR0nRAsgX4WPonqw"
+    "VRdBXM1h1mRwUuakHNIwNY5ltBReySVcXJfk1vJtxbFFmQEyQh4yt4KWUxrD2n269q0PK9Idgnkp+PxL8G8KwX+Y69Cum"
+    "FccvY38xAlSPxWd+4i36YP01VxFasydM75ifWUcMYvWCfcpLBy4N9gOD3JbP+GU4jw1Jfp5BQ/+QTaaTitt2/ruiOpEND"
+    "0J44lhM9iq6xPJGH2716iiDx0HuiY9uTlwyZJ8YkhqoaF9bX5IM0ZMmRDTE+Kx73nz5/v76cmFFMIUqopS6GQJykL9gab"
+    "wOm0pVpwV2vWjE5DaXOzlRrit0YA/o3Z0ihBBJMZ0aqyh/B17AFlYOJlTy4t+ZOdVRLKz/lZhQPvjAcSh1E65ba2sFsJR"
+    "1RMBPlLlhymVRRceVgxdGXIJ2dpQzXnbCsRJlDVANGIBR88s+DO7CPoG/zADV4qVllG7JnL9TUxOaQEB6NGSturXBJ2lg"
+    "+JiHKkb98c07uxR0KBmNfuigAlNGp/+xCeyhyomzFJqmEcOfichPkw2d+PYOEaJrpqYqr6yFgCNzh6GkSdwbDsrZYhVxa"
+    "f3HKUByIbmJN7QlQZRQhu5CzNpc3iy76wpXtSoXRzSxiU46rMMRC5DvFE0uU4nYUC5UY8sBR1vvHkjB/JB4nK9hR0Dgit"
+    "CHm/RkB5jaa3WyThhtO2L6NpUt1yzkwN7IyBXRCw7bloHMbDp4Y2N/MKG24xspeBfW1SHzLp4WPNE8F3fyRpxKjJebb9Y"
+    "XFi+CpxhYJoEMQfw2kLn5O4cMS6rqS5RDFRNLsXO5/I6eADSzBubKi47pu3lbZiLUloUz622nZar+CiPk1Q+3a12h2TDg"
+    "6P+QpSL5G1gI/c40AUVearglZaocxM8ELkI1btwWZKpzKLmuU2We60xy7koT681Twf5d60nmB3WqY6k2kmvjF85K88g+e"
+    "tviSUJ62r9qpx+jPtsfoZfuM1oFa7ZOoe1S/P65evI18E3pIxkM8c/ZOvToWJhSx2TZVMbcoziTEReoXE96Z0LRCjUhu8"
+    "+ZuOtDNyS3MZivlwyTGPliN2a6FFcmI6e755M8GtRsVsl4DnxM/rYHgtG0ciVjEKmZT3ZiG+5QDMZvg9O/a66fr7w+iko"
+    "hUR0YoQQxNO4g7DaY68Js59NtIhKvLhSiSjaKLy/DJo1jS038wragkfrLR+EBFxbry0yu3JwZUgOtLo24CA7W+KL4qtuA"
+    "Fbv4yKDyXJXrGjCHAWX+cYNAFXN9kWwj805kI7vCAkIGjE/e1wfmGdkllUrA/IJYI9rPRshrB4mJmtK+B8DTPFIbSj+pa"
+    "fsRdN6HrU2B2tOR+3UZ9UTHN9Ogd/lIPqcmAgH1TQwe/A9cGHJjNzZTfJTE7sxnLmypLIkb1kmNcPugPS7ZR0w3QandCK"
+    "jcoUn9+j10hIHKOCfZywveKxpVz8ub6dJxWpynJEUFXPx9U90VPDsHRXBytI5rh0CfHkk0EZx8Brx1OclM63xukZzLz2x"
+    "qBxil42zpyR5cgDnOrxsCuwPbHLeUMrZEZ7GnG+CMZTFGu/C/SvgLWFtK9uYmaiwKFcyUnxZNAf9YOkWzw5Is3ulNUYEg"
+    "+PRnwV2K9GHa7Bpf4kGOtLswt+nYeDA+fQt5t8dzYnvZ8rxnTitxKjrdNFmFx2gcRxl0pnhcgnG//+aYUOBjrhP7kcHCg"
+    "HuWCb4YPgok1YsudprMSRXdsHg0XhGm8GtIRp8HjR4LBalfEMYvYwY0GYTzfhK95tRy2cNhrtEJXs1oVOV+uKTDmA2I0Y"
+    "qsiQls3KsKxTneS6Rr2AagRdOZlitMyIhFqw4cU21q0+MyOC3GNtvgV/F2fHisKHD6uKlBz23qmT6t47eFc/Fb6TqKRz/"
+    "NT394oewIOdXYCPwHYSQhXdIwoeeYV/EiEBIStZRb3NVg/lde4mxxARF8MTtZwBnIGlaAkyD3B+V24Duzk3n/MCcZjuQX"
+    "zIddRecneXYHyneYcKTdB3wj1GhsSE++xQ4kf5/dMogL3lPaEOSmZOQl02zGs7Hcwj2ryWT9iHXwxhHDikDVw5J/9i61e"
+    "OED3G90hpmSkSqU4/9jmSaE7w5N+8xtlMH1xCCjg3kCiTIs3qlVo3YHeFlKuj8VR/bzzxOYZonhHU9addbhcLmaGel6vL"
+    "wOmc5BPjXmyMZFk3wMf6oTuRmo7EShloP2/T3nTUGGt32sMXkCijXj8c8kkolzm5shCYzmfebyfW8itaUYlKtTCCr+kvJ"
+    "PKFFF9wZvnzBoUaE0MPmWiphvXLZH5TEv+ytmQHeomFZ7NUYAudORIpQZRg+A2JHuzca31xw+dBMeDFMN1sUQBl7N8J5O"
+    "+iImm7ptDESVJSIbTCPGWtFXnaNkPC5lLVw6h1gXmYNlQyWoSZMonu1CosQhMwuTcf1jek7cxH2KMIrFUQEQ76RdOicI9"
+    "Uzff3P3jYkzCW1RFuAkBza2+7Glf2JJuJWk9XVbCyGrlpl/Mc4VijpMBRV3bvonlu7AO8QUh7wlArhJ6niCWVZRTBujGS"
+    "9cLX9mQZYho5F6mllzCVT+C0WqgPdHuIW0vTziBT1Dh2xjgWb1F8mUYi+nKBNAI8od1IfolmMnVmys9PMRqtW0fuXb1TT"
+    "gK13hcHmeLEik2WSP3w4O1c6q/ucaZevgRhzjohDtMBG9BAhTEgXGuUM1UVixJBBhiyfcOgbZ1ZKAqlmaGQ8cidoyEHqu"
+    "x50TihST4NeYT7+/pWg8Ef+km3q+ufRNYXn2rZOlSl0xk6QlGirnOc2ohKtXDF7XMZK1d5r+BzpHkQncSYTd9q7tPx7oH"
+    "A9e98u8NKrne38nBrZyiDSl7PwEJmIB/DE+y6M5hQ5w0PWRAPWZxkwwVxEKqAhyH9Tob1eUZaydNWBfkCnxiB238ndosM"
+    "di1I5zHHnBlWv/QWYj2DX8YOQ3q505BeggTca//+mDQwrsNIBoehJTBsL9SUf2TC1FxuMB8rXP4zRhoLRmWRiQuUHoj5l"
+    "AmC0+/H3q7RnIbpk8Hx6CAYGAv4OiPJANn1CUOxW01ynCx5IZhTXvpztVjFb+ZEXTj2rtBkFXny8wIGCsmGz4g+tU7UyI"
+    "RlnKgJ33CrSMj2N5r//QS9PIubHqBlBw6frbavfmyGfI+dDa7TjL3WR7B+B/gT/uTFsI1v1Jy1fWLG0UVwDo0Paf/YYPo"
+    "T9DJONCX84tzoaSCQX8QmHQ9pHSOJCA1E8lBfOw7i8lz/iuLr8/Fe2t0GjM1mPGY7Li3evQq+MAxQiVvRlTvtJ23HtPDP"
+    "7AHTwo+Zo6YyiaHBkZybiRWFj6rnIeoy3mLkQh5ojtQQ97ljZYUs32cbszEraapbspEff5lhtx3fyDdb4t7a7PTyCWRmM"
+    "5hv7J4x3W2o726UVyZnwehxRiEDgJasMcDVmxGpIYnIBXbaH06Z1Zp0jfQ0Kquv9Y4tAVWRBukTKcpw1jGccVLrTz/1G1"
+    "nPIKAjVvHGMykFmqn92BvAeShxumeyGUm15Fc8SOaV739NGjatyy+wST1hMdXsrKWIICaBY5xOHI8CsXHm2rgpCaGxC4U"
+    "t3P19bi3yuDUSVXa1F7EQ4zsJE+qdoMZZTIguzAkGRgPA4bfxaK8fcOs4z2bEn4tN5wN3qmKdmCiDIoozVWm1MVLLpbil"
+    "YQW6B08+bA6Qmc6tngAFwNjn",
+    "TO5iWsOIMDm/1ZsCNV4Y8TkaZ7VZl6g/dvJ6mrtqdb/gPffzWylMfcdfQECfadCva/FfzwEIf928aFQ97bxACtrQS/VGO"
+    "/8iAyvDr6yna+TlOsdwpi1o6E5Cw3DufZbUvuBYBUlNPPJQhWQZyToMJkzkO65i3NjaVSN7uv24RLEzrnArzpc2NYztdq"
+    "/JkLbkwNJeNnopLLsgEYAQNdiKdnpptE6amxJTk29qHU4nOhf8QbTkxA3iXOmPQywFTukez5E60aAcJvkbkotXwLJGcvh"
+    "VvXscrJo7UEaQS0Nseve3o1BJ+atlnqlKO+HKH6YWGWWnvdoi2qPutNYSkm6qulPsMlst4P5HCo1htSSVdla8dakXJjJY"
+    "13uNwThuWOpIOEaiNG0hUlfBeK5MCDXvQvf13qNmnTbOr/1pu4NUHgYhOu2w3YmzaT6L//3D1/CDI46dgdozy9kZTDSfI"
+    "0pohWgi/yGX8X3iyN/HobWfsGOrjQr+CbkZSd1eixeS4m8FJXQ09nrNRm0+zIeWEC+kUucrjR3293PWJFc6aFBJRB7Ogs"
+    "TphaBbwCFDzu7uvBiHGtj50zkavTi8l5s2Rs5pGLR/LfksOXOsixwNgdZCamvna0TmgjdiFN04hlK7kNiUujTR2RyF907"
+    "bUDMbRBij+BWpjNbZ2BxxJP3f2MBaK00ghUUW+22JVP3l5svPJFD1VqIR/e0jfN4u8ms5feuCD33hsRUxzi1rdhYh3zg7"
+    "4AeSv0bv82Y3cMUdwNke7vGRulmXyt9qZ4hFAtoohJYTF0i4ZLutGDmwicEzDFR9Satd/n4kPvOFbliUNGrnAS3NxgYb/"
+    "3pCVZsuljPQINA4urjD3N/x+paAYz/0eo/9R0968U089XLOdynJIvwszOWczKq4XZPAxWgdabSexfdWVwKhFg6wxBjW0s"
+    "/NBlFtxqpIUCJN0qAZMmL/zCc8vvQyhkS2AxL6DPgq/PtgsLxplbfIytldJarV/jY5RyZD1rEinNXXKumnW8ZFMv+7EzQ"
+    "W10ZCgIIV66rIP8TsGBtiERCD+pYIzJcRjqfjDCs4WxF+pDgOio8rhhfqu5w9opTk4aa7XI52lua4mtvS2E1FOmt0A52A"
+    "g2/dBfj+f57SagsjwnicD4oVgDrv6IknNk5zxEW4ZjWlT6pIMGDtZEAUsoJ5fUA8mzMoQG7QSI9LAbooKbNVzCbp2lPc8"
+    "9eXvRkWm8e/MHAW8W8rkvM+z5BEhWq9Qr4t77+Zi/j/zcybOB21xko+cdjkcvBjPpXLxetiy4Hvd7j2KMuiLP9AEN0l7y"
+    "1IwMylWLzlZ3jJvsX0cqx0tW6Gh1UeyqNOhvVtzyPBk648Ob3UOxb8P5LCiL5yFh0irzkHnbjBGKQNgQJwmJl8G6nI6Qb"
+    "pAeaSNeBLPMK1BPwhPQ0nwLOvbN6b+ftXFsoRNdx90HGaPGJ/+/vcd1MwmIwKiOv6i3RN3JAfkZJt868ClF36T1rzHxMy"
+    "dThaqxvTja/O5Wwf3bkOnvhPDtSMdcTCdLoTP/Yc8AgUtwsdRvWhuudhxSf18Omj4lFSu+zjkFvOj0Jw1if4CO/4PrmJ0"
+    "x+AXXd3g6GnT4XH/hd0SPF2wgH3uOOlDvMT252kphslVz7Omc+Ii5TzoJIH4jCvH1ed9vJmO0yGeBy3SlKdVCPVnr8KCY"
+    "9XPa3KsOQkL0fPgucHjt8X+9tnwBmvfTCrc8NHoAgS1J8Xl0Qw4H/Nf3EQ1JSki4JPCUZxiR07uCESxn1X6XOivojKGNQ"
+    "mbF8SB0WkQMTUh+EZDmhg2N8tERYPZDIoaEt5LVREcjTufe9kxqfhdGjh6dl90pjrx2Y2ulIRVrJH1gigkYYd8vDUf2KX"
+    "7PZrauA3sahGos9jl7tVT457A1U2pFdjg0T25G6Yn4btX1YDWl3t0aD3nIheZiNBW2yR0ApuWUeEIylcdorzO72yE5pQa"
+    "Ov76MS0/Fj9f519a1vbSLbu9/0rjE5ORsJlY5NLpwXCD0k6u9NJ+hI63TPxeIMwMqgRkluSAzT4v+/1rlVVKslkZs75kC"
+    "CXSlJdV63ruzZTKDjtJvmMGEjpW607DfKURsWO4+A3tqGPEiysnChHJwgwDRgVN91BaCOx7BxO+HtOgtT+8BnCD3fVMzU"
+    "ezRofle3yIEqD7TL07V21O1JPRuo5UX26Gr+gX3T9za772EEEF5EmEjHbGT99Ogq25X983XEeb6pJn3fmNFvb831uXtup"
+    "3NlgP0OE2Sa5rD98tsfH7aMholnUigZzhQNztW9G7ikQh6QKwl8UUU16FHjGq/5Tlfe/dZNvvyya0HiIS+Bt+x57d8iPy"
+    "AtWnKqjmK+Im1PjnfHwWZM03NYbuA8ddx968JGR+8j3JPZ7wS902LmZw7eMc+uW4zH+w78gjBaaOnWS0+T/Jm/43U2Y2s"
+    "zhpWQOv7VF/xggKnapwJ6cgSFApF/qJuteryUXmf1gZfz+pM5bOkgrI1y7pQoQgcz3nO1HT+Blhpdzpi6ps1oC0GtYx0v"
+    "9xy+HN6oc3gZrYH8gC4aTRxxNSIcSg0hsBpsef5b7r+Il9bTzdTFuOkWqwK5R6cOZyDnSjtpa+qhG7eA/t0HQTlHuDgRq"
+    "qOyh8QADnNn4bP1e07k9PShRJn/7jnX8ZpANbwK35JZKbh/qTcmF6V8Y0d3Jeyz1SrkVsiDMeMjdTm7V4KXOq0m3VaFu1"
+    "QHNFByRkBWdFvdZ7fvUJFolN+w07dLmQDx2wHGzGouvqPbtoGwN3GpJbL++psU8TzL6zTnQ9Xfaqdg595wzR5Hb/Eqn+W"
+    "1aeH2RJEgdc/AKQ5Ai8wLPs8m7zq+b12X2LrmFSR6OP/oyzmq+kl3LFlsmGSlrfgDdBe3C62QRr7IaCDOO+3rRIfYCFNx"
+    "4XRBd14kAQNDhGVtM4hD+NQ1sox5XNW/KUl3GhvP9F/f38/0XBlPMaE4egf7h6T7Pyi5MJu2zN9uZb0yWuogWAx8f0I+Z"
+    "G9srohT+hbror7Y3ZtgRJa3a6oYYnLbWqhbbyAcS6Rj7Yfw8bBftTp6ORuGYB4XL/74d07DoH//YjveYdnLc9TvotXK9n"
+    "AJzAbmqbOhsM2CB410SBLRe0811yo/hGGDYY5eNt6zywDDRZrSJxvNA27O5UnbZc1lys/T/gnoQ2DP0L9h5CoCEdb2xcM"
+    "BW8mZjGawJ3U42crPQWJIgUadLT2AYhfZ/lcK/IYZBlB0a/zUTgFk3u0Shw3Q4qwoH6ujY6ZWNndZh1ddrdcGxeuAiLWi"
+    "Tg/EmOeKEE8/s7++Z190TI0MqXGHdHz9VC/pFZwtiaZ7uzfvlQQN0OHgBPbOtPSgH46eBWvQzqSOv5Er2JYOM68SaEa8N"
+    "Txyd8GUGbYmOLsVszdWLYL28UT2nbCFlgYHyrJJIg0nxiNs+j9RHNmXZAOGWMJeoz9G3u8TiRzTvh9GdZNN+oearsiq0G"
+    "Q/yavhj4YjIP7oYV4dWMVfTdRbnSZM36nDIL4QDPwlJh/SdvnE42P7c32XK8BsE+kOFyiJpBOojdAstB9DAzakr5qjXqF"
+    "TglfH2Z8QIdCSIQ2EPmrduvOFN5w2HQ+l2G2zFSsw/UwdMlQC8XU6MW5pf0pKnBVI5X8odfYZU2fj2nYFueI+E8BKR07w"
+    "8tUDbxBu4upd8GJdz2np/wb1RGg5YuSfU32/Md/2gRd3/aDnpOKIJf3T4xZpnxa3QIREkKo4h6tluRU08TpZekehtjUyM"
+    "wL5fb+9OHIwsWEL16vwrcXJJ9T8PxoN8BxbIOCOx+jNRHUcSer3hJJDjCWIVD4UUIpuSnJddxVSJydcTT1M70JefcY94x"
+    "CWYAHH5q/WYYw4lzJwuMHrsR",
+    "cQQf7YmfrYrSkz39IfENxo8rTueNS4cjcu4HisGdI/3o1r6/fixFg8Q1W5W618wgeTQpBXO9fSpQhzyz2ZglERQPH78ly"
+    "1B36Fvxajo9yKWHpI0SSL0NvxxVXB5WwVnlmOFod5rawUL5SroYq3y00I3vfxtwz+0FYBaM6inDQvVltllgl2FICu4QB3"
+    "q050rylJuf6xpv/7mHRxpvtAZzjaRYu12Jbc2Yjbu2S9eYudqOZZE1gAem+B96e88GhGlHxEPMrLJPkFVM07YOmVo4ibN"
+    "zbWk1OP+ZBjlaw5Mc5akE8UIAWk/dU2Lt9Ff0nu2Ag7GCYmxyTOkxOKZjxUb6UAiryflQdHCCLqFM2428VumrHN4oTgHx"
+    "HkQhD42Bj9tm3qL09L5dY7Ok0BdTFofCHk8FtE5vcSqfLn2NWfJWkXn3PQD1qJJzPqFq9e0y/VOsAGmg2/V4NtZV6Nhzw"
+    "9x/WcJt2iCUHRoJ3y4ODRWJs78lI9veCBjWAvt+Z3qLLv00gIal3hQTdPZPmedgqdT3FrdXGkimzIk0b0ozvR9PlhioET"
+    "kfWgYFJGt8Vd14/EAEvzngXx1sht+GziDHvf/5V333rfhbtBsB1cj8NcGnUS3hTTovheRJiK6VJtIY0kwzWDPrTtYbNW+"
+    "bMPBs/v76kDv3b6B8OqQhqR10mn62B0SObIK9YQRNr4x5IsV4fnEdC1skY7GBGD1/w0deKLarXg0ZFARlXTPXQuQNI3VX"
+    "35FcyJ96++qQ8tW67TxbFqIA138BA7Q4/HM9pdvA+A6cE0RpuBBGvVmY4KsLmxXNeolownb9fXJsPM0YELCyk/v+WhEE/"
+    "VjrbSqCOzEIeI2GBtcz9Vz4GcRbzri1onS1HGxrvYKe+7sFf2oalh0vUAKnvt4P++byJ3JExJyXgSys/dcPdUHvwjsh4l"
+    "OeaWAxrgbRd9+SrefAs9bv/TxY7lx8Lyj++IecZVOl4g1aEb0Y8eDRDz8M/iG3IQtLdyhdmNmRZy4EGcmsMpYtDk85OYg"
+    "kg8i5ORm3/AYcKvq8IOTwbffhi0mkPZX5ngJQrfAuyvvZCwr/Hmw72cTOiaC8EUwmYcaNlY7eBKlLaPBt928yjnTQtZY7"
+    "O9K+HLc0Loyojty1mec9oKXRqjHE/cuksELc0GUiv1TYji6a1iUaIy0UK034NlQsw7yJP8xrK2a7qonswZqmmZNJyEYIy"
+    "PKImrvprneTWrVHFPyOtlkiwGJALHu2ePHq/2YBPrxN7Q0Vv3FAf0YvLi/X+2n/RdI7xZRobsJ5mrFPXvWoopJtam5PlR"
+    "wATViStpWMOwU0prtp3uFmXBY0TSHwAeMlRuLjoBju1WIpEPjEFjQGqsfJh5/ofnNwq6di2ihGU2+zUymvWvQASWLhdL3"
+    "Jx/8CwD50dqQLDGMEt6BlXTh+1dESABun0Uc2dk439g1u5JQOvvh/SgNnKyde52Mb5kft8Qy4+YydVGFlLR69uDTcsjb5"
+    "xZ8yHnI/QMraXJVlLeqdx3nAPMPvXmRAbweuOgfaBBMMky7AF8nvmm6as8qgCv33kBMqs0Y/Uw/bEdDrJE5ax4fP/6Y+P"
+    "O+FxKdLc3kLZy0907Kng6E9+/tiMPDsiyu3xMxAfPEPz6y7Wy8niZQy7E7QWI06d8RPV4mFtf2D2hXtkascDV+AlZlkbf"
+    "MLyQSQTFkVEyTMZHq0YjPe6K8Wpnfr7crYwu2yIpFw0AJ7/T4cWP3rLfznadi7eRLougVjRlrAYgSgOtz1fto8J0lklyL"
+    "M0e3Ruhdh2T/WTvIMUyBRQ6tW6lU8nZ6jpY9XdPGTI6z6A9QVSukn/me6JmgCYpPJVJ7pMoiS0IvXi5pZbMBn4GzHD8ZJ"
+    "90McRI6mV8Piq4eNsiwh1nlrGF82PXA5nFSGum93EniMy4TvenQWwd7bavqobqT1pHEoslRSBQWJAXZkR9QvogRlqQSzC"
+    "nDhXdPpVOAO5rCtbgucdYI3mCHgfoBmpc7VtqFJoWmOfQmNMGPEpyWAUe2hLwIRXf9R80B7r8XazO8RfSnf/KBhEyx5r+"
+    "1WVyRHkMcoE4kI4JW/DRkXxf0x8/ZPmcfpA2pNVW6xkHzTLsiVlWwZ6s3p5h+0DL/vok00gkG6A/9f8doeeFija7ORSPJ"
+    "tEj8WHklQj7gALP2jS25Y5QdOkkCgziKqnKVsVOsp2IfdPjZqzcmTxQb2+37RWjfyhz2l/afeeilfqh3mtTXSZL3bIQss"
+    "1YO2TVug/wkUf1xG9VNJ3MoJ/rNL1/hvlBSWfrnpk5q6+wCOc6lwsDbM9X0SDbQCxNOj9L8Vh5fIU9Klea0c9jXo+vSGK"
+    "xP+n7b0fJE8UJqFdJLOGgfGfQq3oPXZVrXSY6sZkH4g78JeqQ8U4LED5zDwuRiQPQfUS0tcyfR+IW6TqLdXfVbEr1QL6O"
+    "7KpEjBjSb4QCRlpyVnp9cpef3G+G4rWCPBJEbFWJWmiCi62QjzBGVJNJRg9eaQMfKBunYEvhRcwwFDC57Qd7vq6of/Zbs"
+    "AZImAlBOdJsY4309lZfTjf5viRuF/cnV1r7klDQS1CyelEx9PPC77Mdi9Qd2GyJKfllNa3m9cpTa20MS5ojxY89tbdv4t"
+    "VjuCSaBoCDRo6roXyeDWyij5CUOcC0PULUh7jGcAarycODz8WyA8RM+lHEO/kRUHvQkTg3JtC7zyTqb37gSnIWnzZ0ZVJ"
+    "tVR1+s7Sy0OB66x9q5RhX6G0Kr0SHU/m9pCGI1XZPIf7cicms7z1YTLGAG1gSb9sf7dWc1TGzBlG7r5RDK0OCgLPejHLF"
+    "uXH5Acl1LZ51FL/XQSAUaIDU3ZeVgTL/32jKzMP4H1+xCa4U5zecKT5kNfktgp3upx2scWGOe/9IIdxNPmg0+la6Iceqb"
+    "WL29jti3UC+1rAiB7y//Oul/qzL6N+9/29Zk/1lssvYvgY7M3AsjYBFZX3B8IPbxRMN7Tmv+O13MAFUt+loiw+e1iRSV9"
+    "bGY6WAqjn0JJuK4EVptbz3koCe8RqsULyG0IhxL+CfohkxbZtDbZpETPD5nTeJdxuk4mjHPGIp0VbrCM2SkigSva3WbDH"
+    "YD8yIJVdgr92MbPjQtZ/vsj9KksnU0q4VqquGkFe2qI4xJlYTDG1BBRF8srNVgcRCN6a1+0FKrIKGd29QFNdR+kR7CGJC"
+    "sye1WeMnucyvoW80FRrucOaFrqDl4AaPZU6Jqt7y+yn6/GyB94eKrL6CIRHP2OB+pjCJRymsW5Ps0evTjYkJ/+/3QRz+y"
+    "6O4mpA0ejpXUDq/XOO/tND5iq0ofbkv9MXAI5i4n+9uGOucl0T1nuCsz3AHDSdCSftLgVPBoVzLauC9qtSfBXleVhVFyF"
+    "Uq7VtnFA15ghCuHJM8GOR1cDsB8oXYxAV9VS9WdnJEv2U9RHwlFVPebQ6Gh6Yrpea7pOcwKQskHY7Z2718j0m0/524TQd"
+    "ofQcDIDWGmKdWUaTC2tP8SeCd62HPFKopKdk88s1e0py3jle47pRzxz2s7ne1H8gqauUlKx7gD2l+3Q+gQvgyfZpW7ljA"
+    "4yyY6yFIyMSRPcB4iDxHHSdKwXPr19BvblunUO1uVWpJgW1o98eIayZ7pSyKcr5L2qwPwPjoaG1kZ9SVXpg5bkx+9Gh9F"
+    "cgl4hBc0THQf3386C5xaEmvmqXe13Oq/lb90ujm1mKNMc05pxJo7edWz9qsSoiyJ6sWLGtjMH6RCHxJvH7mL6+nzWRAgB"
+    "SH3pOmyPKg7/FrQc9haxpUZb/i1HgZdJoeATXNmmB26V09fzNAYIrdL5OM49VESzDYiUByAmfrrS1nOfJa4c3vyRwkHOS"
+    "SOqyRJrLyEv+boWAnMhw6ali",
+    "VrhWhdzKI0ln3BfhMsU+tbg0ZFpOLtZ/CsUPpW37nV7F+qw4sw2H5CErjdLQ6nBj853li8B6mHzTYFhKKzaUvaeAPjBwy"
+    "2sBwQJ/ZbwmEelXPcyVS/ZhgZrVIFBAnH5mTAbnFVIOs32G0wXuWmK4HKtdXVqE9bTRw8RFKobcptg+LPu5nNWxz3Sz2v"
+    "e/WQY4zZ1YmvIsRX67BxQdjmI0bjVhtgL4OaI0Sjmg3MZTGDdyNWSzVDawfyo+AfMFbwRxq2zbzIPBHnl1ERNNhOL10Od"
+    "CL1mjJ5oA+mQ7/XJvmt3OYdRMZF+EttOjr9i0YcTDSRUdowWyNnsC7yhwZLQUfeaQD2yCTnKPokFPq9RUxkBZpdHUSaRW"
+    "8xkkVziNnDMtdbXXM8JBmYK9Bs9wc1dq84iGzFx4+/AGmk1fy/d2DUrGpr+CIcjp+19GZWy+bBRWpQN55U7SofxSxxBji"
+    "bzSrfwSfPC34oXEXaYByOH6qrNXXU7sH4a5/7BBfQ1uQHNClfr/8aue8eeGL87x1r/9G1g8iRTjP70qV++WzvpXG70hj5"
+    "ojqqJsZvlbMYVRPa0S8VuJsHNmQIEumEuWxE8ep9KXq7vKu5/P/Xyf2aXrG7P8NRcbA6iNQPQO9C2gADJIqUZ8MeT2fvO"
+    "s4uK4lCEYCYupCLoafOTrMm6Z4T3tvZHmAnS9g1hHzTBei//gmYf8Ul/c0bwXpD4ffSUfjJMIW5AmEMvy/gTenqHjZVfW"
+    "1Kojec29bwlF05Ozq/l42+ztFTxfYHYHU0OVZCjcPv17AAFu3AEC0o5iL4S5TIDzX6xG634dZIiVbxH4VWGVYJqwz/TlJ"
+    "FvDTKRtCviq8D87kMGH7NQRBl6+agM9A0iMSeeCC5eiovk2RZ9dK66iG6v+cgye6x1pU1SD1wFboqwpRqpKRdpPWQF3oZ"
+    "Ib0n8/7ICGwUXbwgXupcEFv6QpX/SZpWXVnbBUz0pakVeos4Qy5RcUr0PiZnPSRAV/gfGj6dBd2yuLYRY87FaufVYmD+q"
+    "sG32Fu/nXSUBLNYNF+ijGQV3cZeWfcAz8V32qoGZVgzJHR9dJeuT1zFWVVHd1DShFPAYqhEYmY4k97uC52F0cBDTj8Q00"
+    "rHDCfvDqff1/xTgImnb2eCMjxdyVta+Ek68xqSTSliA0uqdpPM1upzEu2ORuqXIho/VUlsoGKyIc1lFnNa5QSpevLVVVK"
+    "mcyQDp01hY6I3cwlOEuRL4mScXCdMBnWj6ssfsCEa+NqE+aM55yeHhRNB6jEy0s8tPN6cUxvBzqgRr4wd0ETwqwt9uWhi"
+    "o/wVEhH7F8EElwNchfnkCjApqyCkv0gWwfmht8zhbENdNYuTOvnJZ4wNrxlnat3WfLha2npDOPWWzPpaTI09oGoI7pixz"
+    "lFLM7kaDodzQTNu8FkFnmARPPBW263SETvjTewfDTUn/uYVVJgIrBXEN87wMdF/gapSCGAP9UrQsfAH5TGJggYZK6Y6or"
+    "JG95dE7aHIYnsMPjQHDazPrDWgCRPnlOoTr6Ytm5vtWq5VNvkZEH2cgApvQyBCA1UFb5+8ePx43s0mhGJW2uOsyzkWn8G"
+    "mGJBCaOySKtJKBBsTDb9pRAFdU413g+3xcNz3yuSKXwXCQD3d/FqFjIf06KqixoMeSyIjbB+qD6dDf6OBfNfj9BMPJTyS"
+    "26rayXU6qW1O2/h/Yf90Uk+8T8yUJlGiXbOP1Ec1T9SnWZM7zWbe4lE9kswkHxW9OZwna/Wp8cg4ig6OhiDe4MjZbvIRJ"
+    "WjDx0ZedQqAULDXrKeGl+Y36TE4srMsmR5J3mtlqdejlAxXuSRL4zReCB6fI5/AOGjO0ztGRqoVu3SGnxNJKC82koIx5J"
+    "V0hU6btYtRCkDhYgG22NizGIePXUWq+v5+Skvsbo1de+T44C79cno05HGbcW7aeeTLAIt5y1nKR5jYCS1eaY0eaxRS9+q"
+    "pjMEMcbStXz69SmMvyBucuyO5+xGOHe5n54kkOuMJ/6R+R+mcLtzxf0e0/V1ne8Fn8fdkcoST+BN/7KP/CbA8gQHKEgLr"
+    "LgaeQpFJ6TetLkDWKl4BRC8BjEvEFCNxWpzdelAJ4seigCFI3eJHsaqXK/w612v0SIbugoZO1L+wjdFs/enroWZ+IEv8o"
+    "6AZ3Dad4MPKYziFQB2DqWCcBeImdN7wu0K8fvvR52T7mfqDubRXNurtt6jdy/YwqZ+wCPxXTF+PqJuvOGDqSP3G7act4X"
+    "9k6nd//5EHgippAf3kv06QfON9cW1ypdNnebscOQDehf64G8T8hzUSHQkeS4XgEg1P8DFi3LcGyBqQWlvmNff3P1EJg5N"
+    "uHd3fnwOvmmVvFIJiJNFH61OiB0YjYAPwC+dCnCBAkup+oqqaH/k9iT4h86r5DGyFAL/ocWax3t8e3Z3anqinJEz+7SQ0"
+    "Vdg+fWTRK05pavkQgLVqfaJodX7itCH6U0kencAM+S6ZWEL8yTY1/ASuSSzecbB+dPd7sj7Ze0Mnczc+hTYINZtz3tclW"
+    "57rs6GkNqPBzYDxERq+aU1fxejctgIypv7vyf39p/0YFFAzWJ8TGtokV58OfqHDxmMhhjleEqYyLeKAlSbe+KsZPqG4Uc"
+    "edaHRtSv+0H+mu4twA1cW8xJzWMgBAyTUNGOijvZfp+V7Q2ZgR41gyFaMvLHzvV0BqewrV3vkf6S8v0T7Glh9D9mSMjqv"
+    "pwWZTHwPaNaCi0ccm81LBzAX9PppsyV29GbfMdqGTRFc6EnTCKsorphGnt/f3TCmUPAmdFLHd4iKplTk4qkC+Ev7E+fTT"
+    "7CGuH6/39FsmHm2hecIBTHTgxvY6CPlxybT+4Btotv+wOB6vElCnNAdxUjorpSSh9hRD8misf+8NT2hXOJZSxqBiCwq/K"
+    "NS0R9ZA9EqzPm2KYNY1kSZuDlGmi0oLh8PT4uYhKb1MzjcFdPky56/klSgL/oLVu3oH0J44B4k2C4upnSyrayu/CNk85r"
+    "xuhvAYiBrmPv8wB/AvtT7k5UVMrRk/CsMLEFnkSdXMGa2pX6CPXC0nW+Pwl7q9agLrwmG32YtJW556lahbzUxeVG6S8nh"
+    "TOmi6m5h0FsTvlswcBeLSBCEuB7E0V7RGt0YmcyfgjMVs7pgMU5ws7J3xQh8r8cSP9Qrz2dMUXqREIVlx78dRi/DwVx6k"
+    "PLYFTJ/Th5Z8ckOPnDmS7tZWzHVdahVPpHnfeaFp59qcmV5dnJ9niVkz9n1WJm6tJbQINop146k2/HOVlLdHrOuAhDfkb"
+    "JWFmLJfXaTZWYDoRM4KmwpEJGDONUpOE280TZTMOfDtT32kNQtUPlN/clycb+CrpkT9ALwPsPMcWIkzNX2vfp9F0z9pTD"
+    "TnqHDNkixsNkmCiDmIqSRwqj/oFxh//rHMo6l3BNRI83GNbakhJ01NxeJN6N5kPzsIG6HATmqUIapiESuJUZx+n6i3NbV"
+    "OAN40TpkAD1LVHzlnuGCleb/GoFRHkkYoUXf88kS/t+Yse1NiMNcuP/BLs8ittKN9EnyoJt6zxQ1pjtFeQOjoRKZ1M/Ka"
+    "/4c67judfa2TjC3vJF7T8ceM0tScrA5QOVVcmrwN03gWDN4BXzE6KKfpLGBYwOMGlIwV9QBDo51C8xrTvE4rGLpnqooj4"
+    "f6qUCsJfvFbmMf00HRqxkxPIYBGRTybCO0Lc1GU3omch/lccF4vVOQ7eh7lNTLg9ibN4nvf+z7JzlSPebMq5eyeyOFD80"
+    "SrxN5ObprbEsZJ/fS91zAUth8WrQtdaCOix0NF9X+H5mvF6VT1AuZXxF/Oe6bqxrN0U1e7kjSi3Qoo1hXimwcrUDH342f"
+    "XDmmc4/AgtLxoZvuPbrRpYf1",
+    "QJad18c3DVeTzUxoo9uds3dSz+YVB40R/NfU+aqOsGSSppU21TbXWzs558+Z6Z/+RzGbqzgEth5YVUmJreVn0zFxSNk02"
+    "1kH4wOyCfcEiwykZcmpFjaeqfVbWnGPTWdIaglFy62BJE9X40dfDwdPEFzxD72UBWVxFyEeauCk6skWppmeymUJaVi+1I"
+    "dpapO9s9an3cxbnsiSEhCqdLZLOA9ZhB82g/oYDIZ+7q7hbeYJfX3Q9fTjfMQYxfa4Zd3RXj7ruVjNiAgScMxAw3D8SIJ"
+    "R7gOGF+2PcY3L6CIbl9uDd4UWhOzzSb3pY4Cc7o0DECK73AjBoJ+RcIO9AW96Y/OrOOjrl9JS8kIaGFAeC+lf3LnPEUnu"
+    "afrcOB15I1EccDBjyeWt13uawNXSOHF3OZriZ3SJtWlfkDFFxMJ7Y675nXH09HsYCOPYmMZO6M+QPGLp4ZmbytZ3ClOQI"
+    "I0L83jck7VivjwcWHe03UUhpvZXSJLSs0fBXq6tVFtea/DkVVstZZ73ab9gh4B4YDnDM7Mzu86faoeED3XXS4615tR9iA"
+    "VRmo7RW+3t9V5aHVLCftLWA6wkFsy1pyEVaJ19dtwKjzJMciBNmWNA5yRQ19F7eGp91eKLDzcXbXNqyYnhtyzqUNT11F7"
+    "U7FzMlnQ1tX2336CHJ8Rl/pcMz9YaIFT2KBNb0JH41T6HwTGe3Ng/IftFpXR0K9m+wlmUz/RhfJe2NlDepFC1ML/UY2kU"
+    "mFopIIU3YS5keQ51w6j5IIKkQAC4ogqzm6VXpcAcxcYy0Pj4iKXqSz/mtZbKouOrPMOO0TpVL3upLBgXUuRpnxNER54hv"
+    "HUmDsaLN1R/SNGLHk5gzfOsLlBM1yZjmtT6QDxcoDdxzC87ZcG/fqHpalLlbE5CdbWqwFEGXs27f3y99W0KnF08oAndgn"
+    "yPpmu10evBoLzWkWc9iz5BLWex6FopFePnV+Yb6VNZ92qx7Pa68TRb1mmMXmuVzJ/glabGqtM7jKD3NqMUtKWbZxfpmF/"
+    "ZjjFIwOREqL4ZEkqGTnl3x2tUd9XqP7pbuO9xXrHlLElnqgYjzQA17v+N1aSU/ucJDQ4caeCgm0n0Olc/V8CT0fizkm9d"
+    "x1SPJTfWqAveqhD8Cq+ep0+b2h709J2u702dlMtSbhI5yCsH/LLrxq4n+GeYNEHocVRMk3zIFRvDtaP1hEC6AZ7MGCjXg"
+    "N9MIKx9Sv7Wk/AJHVDWltX9Y+9/Ty+nP25r/PLQbgwd27gPnhsub6MW+SXS5/3oqoVSTzdFalry6qGcVQMDQ18mdziBQa"
+    "nmM1h4cY2n9GlS9Pp16k1SPWjo8L4vVsjILWMNsx1ARxAhIccg4cRtKW7yxLHSXDTH/kWYS/COoJxHyO0lll69Voe64ta"
+    "EZD82d6I4zcV2rK3o0vmwYEicFqFkPpookb8HCWD5wj2dP0NtgutBkomROmGWxLrvR3NIcRxz9AowQNaUJ/iDvpfdASYP"
+    "z+RZYV7nNup7qw7crwTxMwNsrsPCFVaImjULvFY7G9QN1QP90HR66Hgp6MYZOfY1r/jqhhp6AxYzA995AYYHDDn+Pc6NG"
+    "MLffx3wXTg18065MM9qOf0AFU2K8ZJ0Hm/pFuczKa2JQ2AIhVOoqPkt68CO6vkjYtdOhQbKAhjDwx2sl58jmkjCTru9jJ"
+    "WDfYiE6+xYUQFPqQM/mgyfU16SO/7ddvCFhNLyTtPKhAyU3qZD1Hvop7xW008uefUZvHSQt1hAJL012+crwGWveQPGc3/"
+    "Ugg2LuBd0BOZxr6uOhrd7XB+N7lvzdpbwhbzHTfJXyiuG/gWY6VuyWAo6Dr5qRMc0yQyMfaR21TcuJ7OTsUVR8SR6QI7n"
+    "YdOtNWVwxD1dcaQapYNFdmvQBVf/tVuU9vUx1Tb5oqva45MzcOjtuHmw2CT4jTK9+j7sAIICZULGWoscmn6SuuJvxsDb6"
+    "Ae7RKyeq2UxeI7a0+9FdpMzpS7irMX6Nd+WUhICk9fbmJZVwhJVFkme8PbD7QSDqrmMT/cxDLZoMIhBXS2eum5BBPQzoz"
+    "2opG8kk6dnUDsgNnlfqyK/aRdtLz7wHRR4ufCN8vebvN4QfbqwrHejV/EZz/nJf5ICm/boltvX2cey9qjIOPVYFOOSvB4"
+    "8fb5m+CNdi1SvgUqVOMJnOwulGw+E26TTLEUjozqzRh57nD2fjnLaE15aUaaWmtiRoPtwSfjhlnk0iICa8Es0nDoMTQ0u"
+    "i5eBgZPksLRLemSaGni91vLVJ3Vti/aimgWH7besgeDD1jTuSLK7OmnQolufZkwSkQNSVXKOZYl4vk4Q/Ugtkhjg+apxJ"
+    "AMQzHkIAlsQJkrgZQjibekq3LGdnlSbNtbG2oJUNOuWsm1+zCDaCxZFlJyrxFV4Yc2y2ORKaaKeSYPLOx20FRy6b6MSGF"
+    "DsOGWbh2ZUdqHfEvEIF3UpDMjbgHqNu8/LKpKZt6oslSBJGYM6dN+3EqkT2+bQfSYUHkn8WsfjkmlhQYIRbtcb+7iRxlR"
+    "zh+8SfPngCTYU76ojRV8XZKoMJ2vnRpA0Zbv9zZweZQvpef3SDLK65xlIE2dK2o/Fz1ot+ReOzec4dG3PLg8TnX6hZAjH"
+    "B8SKbKXTbUBbOZsvIGX12w3a1LG6QIUkcU20+mDX2va4JlVGEkcqwkLw2xjqBJ8G4Mv6qH9OfCf8P1RLJwZg+ZD0J+j9w"
+    "sSoCKJroU2ZtV03asYk194Qn/3XSN8nLGpIUb3jU1YZ0cNJbcTYvsNUapL4m6wyti6q9KNik9J9yat1Tz1rFqrZkxUPuW"
+    "L7ax7OJy7a+mlRzM+GK0BKH0uFgB0A8D5dk7YYuxjlpnwudFOuW1Tz2kDGl5yZZS+O2OztYIlHKKKSlz4fCLEuMEBtvW8"
+    "gUPfPbuogtLb85sPd0XWNy1htQ66w0W0Fj+RPvGwTiy0XwdQXVf6CLQi02DUKj7c4Ld0/mxceqsnqyxOrJzDSZFhkWojg"
+    "YTRy5461fwF+XpY62cOFtpIoqN1YrDoboHZWC6DbYZMUE4CNFODIElIjriAimENK9bD+xofI1404ejGz4q4OHh0/tCZQ7"
+    "AP0ydRGNd/Q7VvYdeysXkG/RT6YrnWp8O4bHGJ0F9udx1Lr7qjkW5tvz7fMd/3b7NlD03w4XHIvh/9XBhcbQuoheqUV0a"
+    "9J9R4uduXW/vaXuZfurvaxpTvvrO9d72hui3s8n07R/q0p1rq6Jp0kR56Wu1Tmxhrf96HyNGn7Zj65VPoiug9BPcV3j2s"
+    "AFVE6G1U4QnQg04n0SwFhu0mj7d8JEOKdhYaZtxCDVnPlQrC8TOGeBXoV/BzgSb32S6mu7QxHvyevxgWfu7z3aQPH5Ofw"
+    "F8sS8gIrxt2eNIZ6D5sUkj1sDHslNFxtL8cA2tmIgU+mhLhu8AxasfUUjcPMK03mFtclXm8E9ESK9Pu2TpkXaB74SL1eP"
+    "/aJo4zhp+LIH/Ed4c+QSplE60SnJFLxOOpzD3YFYtpnViJQ0UCRkIqVIUdFHfG8KV50ZUnZJRDTnVLutfUlWlFHHtLEoE"
+    "yPCmk4q44ETL0kIFlcf7F9PSaRMbJHH0aiyHToF5JKySZN95+IdKRvhZK5bqEiflojSnfILkVev00naJfPpfKOrQT+b7W"
+    "0h//yCDtdyE5rajkkdn7IbKpDVFs2vEf3Q4Egcq2MYqcYdbKrzVM/UqlGFXPC+V9fR9IN/YdbQTWKud6C4v22ia5phpLV"
+    "KArJ1plohvGykXXNPHt1diP/Ufz26K+zL4J3YcoyRShyIee2az9ScMfQWB7sj9jc89dSFTgNLg3nNe/ac6Kqu9VxqSZax"
+    "c/gktU/ZW3EEV3eI4gzLndx4",
+    "fCNaKcx2KvtbwpTmTg2dIGbRVIJLmaw/RlmYonOz8ELWHS3Krjs6nXcACTearU+1f6suAP6g0mbfzONu4FlHXmLULtnVj"
+    "x/7xwAnELoS6C17fy+FYmczpTZCdMGTvvRXHdKw9Bftkq9hVAnOaY7kfQyIAlGDGnXTPM+mZLmxAmeyYnJHsqk01JgAre"
+    "ChF1UgW9W6Mpf4JVFgXjfjm+Hd5hdI4SQegWhUacPGeDPQtoPvn2I7rcY8wyeWYpIWCDdJzDLV9nTduJmp/ifcomhdLlo"
+    "0XVwQowW/3/UomvsNSMVxLfjSq6iVE+n+fpw82cua/Qi82ejg9j+JxEKuqG5Lp+eAgLdQvtDmmYlIr5LjHIinLVMQgt2r"
+    "zmT3/QuLskfj24trSX51gVuXEueN0Ds64m2GdtqjFmG1MqgxYPX3zOH/jpbbLbqmzxvA39PJsKBzfKVWnFfp6fh5+OTZr"
+    "rgqJnWcwisRE7+6uooZoOmwYocF+F4GzFV2DKH8AVYzWW18Y/+cdlnLpjnEZc42re7N/Z3rGRFpw0/KcDFHCQMKKyo7bH"
+    "5gGY+Oa+c8UA2elvG8zBuDfBnqnACatmkaJvYUdrjMGC86DrDeWvB0adXFfljG87S+VVN2DZtFjAtDsjzHKidEW4arXGt"
+    "CEaeNVX6JA/kSwKxJtgjMMmhg0BstQCh1dILxD/HSEftvJS8hb352tiS2+1YyUfspazvM7wBJ1vsOg3XrKhpGgRPhhSNz"
+    "pr3nbsH7gUHjCbnVPMg5nIHCra1bh0tylpymerLFzjWPZG4CEtpu628QeAIFiRR8E7grlw5rDJDh1+wgxcRSlW7FsKm0N"
+    "wdblblsFZ2HpZ72wTdrraDHiJ3o3sw1R3VeJreejRddAatTtFlqpBzw65FQ6dXGh7w073H9yvBqq/ab1eJg1X3GcqP6kc"
+    "Wg+5BeVE2QBYs/+mzQeRWAj5gtiKvSVjvG9DHECXjxc0mbhjAW/MxBN06LVdnwoxeb/Tkr0y9Jyfif30Jlnsvel4ZedJp"
+    "5vfl88xXz0HXnoe5Y2E1iHij0AxeIzNh8AruryxhzGdX8ytCwnpAq6+5QP5zPhoVNGc+Z+7Afze7WMRvwT+jkKmgk0Q4A"
+    "ToPUT0dKUn7BVquiv3NoIguoGts1cyKzMk0oR0HghnkVKldaQ2j2QYWAhzQi0rwk6ubB83iqTTeqasBNGHFjPCPZRU53k"
+    "EPJXWs4yvTqvOM0PZVANTTOonY07OIH08iAWcJ0A9iDKgDaI5g5fCWJWHkhQJjYZB1Fqv6YxiXmWvvR6P4+sxFMPK3Eoc"
+    "ddUPZ5RFydhmK0HLCGZA57zAJnlgXGCqIdroMTJb2hvrsTW77TtCBG7jkntPK0uKGTi8SWyEMwEPglw1nOg7Xt0pQ4/Rl"
+    "1Km3YEmpfcjX0+pnbRtO8OTdsb9FqVQO/v4N8d7Zt830gGtvvLuz550TELjoMrV0iDy1Iz1wicB3H7EVR1WbT82POupK1"
+    "q381awx5fmWNdTVSektoMMssOWfons7yqiykppnKQANgilihx6zSYSEVTjTEz1ba0qVVUeYsD82ZfpRYu6ss1bxxClfxr"
+    "I3kSbPjfjPmxwvEMTi6plXsJMtzd2MTOc3q68nJ27rSsK/QX9HRwC4gjAsgIV/QinFda4VobOmaHOGZMhmehBbf4wrTfu"
+    "ZNvA980QPQq3xhGZ/Tc8TbJiF/SpL49tjO30vr3int+N71RZLjR54kZ5UFRa4KlImhlv2EaKNKmwBu8CuwaDUNFE4s7Xo"
+    "RsYLC8QByWCKtjEPwSt0yQJXE0XK3RAt0CmoHrSifz8fLspiDC6+sUYqWcHqGFUzieUrL9pQuZJY/IJrVTHOL7AUO1PJe"
+    "YZV7mkOkhT8H+s1ZD6OMvsQZDcW1dqCi2fb6hQtPZINnaPN+MPMfrHtRT36DRHGq2iTp9XUZs3frXvtTJ/3mSD4YTU5MZ"
+    "XNKr3sPHr29E8HmbrGTiNGGb+l4lwnvoHWTJIO+TsbglkK16h62ZtPCo0GPfBMUbUYLiwpKJ7sGdE1+f5Ocx7xgoNlWDs"
+    "K9NBP7wHulnN9iK/X92CjDTnr+o7vYVVAEPAx4qTmHedkj9Mtta5eM9SBNyHc6z/FoiG8Dt5R2EiS4g3HybfPKKr5aZjS"
+    "BLKHZOvRofA6/BD/t+xZbkwG/K6fNPG/e0HPMW/4/z4KeP4mm7z78968/fzebpJOXwc658h6N/3lzOPLclDpxB8IIjVed"
+    "beanqgxgfSxpHKYp7YqSId5KwLZt3H3L5ZJLiOXLvrk6TsqyKIOBRUTVa+NdDiFQRDCMoBY9aaawglWPyMZqiZBRLOVYe"
+    "wzxTKEVtv5MVb7r0wlQFZAczJjxSKut+ycqI4qBq+hU2SzGcWiDgnOVthLVQ8dXnu8YG3ktgo4UGtO8Nt2jiNZ0+hc4zp"
+    "omx6kal9iDfCrCFQT3tZNK++a8WN7ipniJ8N0GEpm/dT4/Lld5xb0hQpDF6ZV8DzfMb72exYi+KONzOJUytIqLp9e64UF"
+    "X+JVnGIxveJHWxyURXvcVshdSjONN4taZyWjIIPeQCIv7FwMvqryV8ZkDBiJlZxFH79xhezmSPo4OYjCBotEyx6Nj/LaR"
+    "ocusqJklqPXpHCsgGLhYSl32rry/j5l7egsHPu2VetIoXrM23lBKS9RSqFQUjOpJAH4qHKlszTjDNlzz6WQ6aoI3D8b2e"
+    "jCeheIhIABwszazMzyNIel8lalOJBGANaWaEZKA9eiA+hUTB42wcpSvT1pRDQzA4ynYOY1SI75JKx64wrzCci/1NAbMQp"
+    "t5uYgf8DRhXx29hLARKtfuwXYY2VIQ7/CToeMAKGaMN1Nbuj+GHvqBVMy7pgZChOV9wFfIo9ZotkwrxSAOmHlwgK6h/0S"
+    "+mXyaNzMimNfWn8Iv6EAchU4+HCDoaSJOK0t8QAqoQxSqElu+rG89LKp4bciX+3R/TEN4MrNsNi129jEwrtC0QzBsQMJq"
+    "RvqqNdJfmhHO0kUCDWGF3vuSIo2GELGHwAskJqgJM+YPSXVh3HRsw5SWxP5oCGz2FRRex7Sa4WvoZTiN64s471FJ7wpOC"
+    "6jqVEQtehL9HPfs/ZHzJtSQ+yNTAVd9vL7IzzlcHAXMquqSFjFYtrrOqjKVt4YA7qgu7P0ZyGmdzoEiF5dw0vWQV31gnP"
+    "yTJhocIeCJhCFfPAF0Tlt3pwERhEwkkvUHRn6+CHQSUOLqLx9Qs4FNIbmpVolGea9WV57S/D4VoVtm4wl2lqd4QymebEb"
+    "GaXdQ7NmncHg7ARPN4GKavvaudeyMlggkLwkvPg6ZEGZ2zdVsKZYdCvH30Z04zkMhzHrjJlAQTgzDkw0z+XlHKKwsfS1Y"
+    "f231HMLWsnrSKWXm1hq2OOOg0Un72Kw7hVY7WQde9lCUIJpOCBjERa095rAu/s2TBCcSnm3InO+ZbrYe4kpddx/XuRfYP"
+    "+zxWG3MsEQNii9Q4xtplOj44CfxdDWhXqLJZoHAKTUxXhW8capgI08OSby06iuWYLl3sFvw0HBMmR5Pr+2fuTH83H/tjt"
+    "tU/DtwE3UojXVtNFFzJhjUGK/YGKRbab3RpI+hHgcdNCDxzMX9/RIwVzZm4LWYBoz6Xe/HxrUmjqYSiHrsQOZ5yvEVnan"
+    "T2B40tA7YcYcpFf6ij0vHBxm/z8viGgg6nobQQ5l1V1fN5Wzm6N0uWzSH/Zloyajd5Aloj/Fv4uTwxlvIMuJer+dJjD8d"
+    "MBPIiv06sBbiE2iKaQPm695J0H8aPoEbycGTSdE3RxAxECk4nql4EODMr/mNPc+VRdm/3qpws37FBrCDmqnFW/01FPczC"
+    "+RURvFk2vg1FIH6GbHxxhTFK",
+    "g/i9MLprAGyxiN0qJbKPBcHwrQ4JTBrQHtirFlKR3xat7DA1k371i3JeJLN2TXqRGfOwPn3Ibl6T9Kt1mkAqY0mRe2OOL"
+    "50levoUuLX0pp4EKgMelTpLJ3XcozQb54LXmlmhk+a6f3C06u72A4mEodS8zZ44jqgOTfd28Zxy9LAU/C/AIlWcHFDuC+"
+    "DeRHJhu+p+V2cnXkT+QmEqcIgQcMbDL6In5ZL47/XN7fGos+oTRwevpzySf8zsOBPY4GoY/UmxslsYhp6wRRM9T52oAU5"
+    "pcmpn1qFUQiNAPGU4AEv4fbXQJpDnONQGl4OsaIPE4tT0CMYcTDO+r4IaogykwLtHDrREN2tQpwsJ7NZCP/ekLYzBgZnm"
+    "ygDoIvi0LFHd/NKhj6gg2hmFs51bFTqbCU5NqaPBpNH3wm7NQJ1E0dPmwXxoSMQI1u9ktmkdpyX8ZV6MXJk7f8Zbk//+c"
+    "+dGbuTMv56PVwtjaWWJvTU1/jIydlxXAPziQ4iKzPpGQHrSOQylkrNvDx+nFZv0pw2jv+abmLGKwhWbm1gGoEOosK/qDW"
+    "odsbJc6ypt0c/afOzQ6p+FUrVdOyfw+E2dar36ddXnstPLYfXFwURB+PAkbP2c4p+Q3n2+DGUaSyL0F/Fu6CoamBY0S1W"
+    "fLllXIFP3op2NbKBUS2Ja/P6hQMw70FMZwUJJ+zVew/UgO4ZKuGxw6lzD5RiE12qK9HELVHm0YbLhhhcXWd3Y+ql+V0kr"
+    "dAMNmdYt0A3rRPrrHXq98ymfqfb4uRyxV7MC8a2ifzupyZMqIgcG+yRDKM+d/TMGsEmkyOcfSQAXltGqUEFvIlb6aB4pa"
+    "vUqi5FjR7n1XVSiuyXwgjh3H7Qnu/YQLVixmjk3VeV1JRrZtg3eoYXZzRH56sykXRUwn8xM527bLT6wfKqVhsjWhro7Ii"
+    "/mDDvURHbegaF6GppuRGo6yfvmmGVeTI+DrYYsAAmXc6UzlUvAZSv1khfxGcc5kpHDvjiONf2Xo5qocq0dE+oHFBuLFjZ"
+    "1Apgsgs4SS1NbL4owsDpnizZ4Rhq9qy4ZqUIErXpp1rViT5+BShtrycD0LiYwyrAC0qPYifu3Y6lUUqJSsvT6RPkntZji"
+    "XmM1mUoagKEc15AtwZ6bJTPwx688CFyZPRbPsTHgSlhzTWH9Ym/hdDSHp1Ulc5Dh4XZGA6glFuxQYHllPevj3/++N37nw"
+    "5fR1l6al66LJOsiIFWp/DWnDVLPdEmL4lj7cXnccqTxVjL9BnNb14X5aXq6UQQKMiSMxI3e2x+QOKSW4QdB23fjMMNwsC"
+    "HA+iCJAIjaoBgw7OygAEF+/82NjPGrvcFgkztgf1WfrNZM20o8bFQ4tZehYb0VBTgGLaAlW1yjZwT9gbzpTOVt0g/KmuW"
+    "Siq3zoWZaNCvc30QO+o8TVaNphvr3qBPf2g9AzWs+xstYP7vmI7a04zP4a0x58nQXCGc51AL8K3M3B/XZTwnjuV88xGNR"
+    "8N20R7r0mcK+Co85q3q7Oqe8+jIXX6qtquUHowtQSMeAy5ASsxMyRIe6I5WDOlccvdNb2ETDFgV7ySB+0+yv81mLir1oo"
+    "o6wQKo/yVNrsNHsQ6CqsLzWC0yyGBvKiWDHr4rGIUa6PLh50KBMoRzxMLG6i4+JYk/PIzXjuhymrfX63cgv8g10sUoExj"
+    "Svbq8Jclf4ytuLappMqOlVwlK+BxeEkTF7t74lXK86T1m0apEu8sVq+yMB/SUhDrkCgz5UC5oq1QVO+kjy4b5xthovkyR"
+    "gJQ6fsdwe7V54AApQgfeqvYBIQ/Oo458A5n1J3yhO36F1bpjNDbOWh2PrNrXdi7qz+eiuOoVwDdMfKSxont9Uww8qcQfP"
+    "pPiQw47YhBVJrW/5JLFT3s8CmR9CYdGOJM5vustFvOyEDWWXhOssFywv/d3vpfHX1h6hD738eN4COVVlSCN9heYj5qg6p"
+    "g+d1Emi9D7P14/HqZna9WqDUUlYoDaK++KuAbWNyHeTbu44VIQVAWpiEpDSZ6xSJHFjf63aUCBXUGtpOoV0ZbAzusIpaL"
+    "97BQKXXZKx6pqOTMis0Phu04csUTDfYc85/Zde7nhaqBtNxwdrfgYKjXri1kgftpnTTC1m2anmK8YRVRQGC2J48Q9TM4t"
+    "JX3+dS7f1tWMK/jYS/t8mwk2ZV87unv/vHmJ4B5FE4X4WFo8fhMs5bM7wJVJAw34Vy4pfOpqLilA/IC1iHk3xqd5H/F9R"
+    "GZpTK6AQMWJQmFIgtGRIQYyrWBBbCQRxle13yqB27mmXZ8YfvCOJlLvZ5pJd/YS1bplpitxUlKeVV2q1F0U4rH6a3OK0y"
+    "DTHgOZqVNOj5AwkyXH99ATF2YmX1X0w9FPP2oBKDFUK7YS/qfEJ361XhvvAtQOWfKNLYVaD6GTOWkiN4FvBc/D+UVy1bD"
+    "QyFflaUZkZ9ebdF8dW7mVlq8RUBjcRCzc4lORcwLekPlK+QCeJ2laK/1ekRTUl8vXHqMrVJAL13JqSRXbCKmmmx+2tRk2"
+    "RjuY+NRUFlaD0Da6im819ErKHgq29cQlraxqxXDueoCa1C6daBw9x3t0fhKxc5Nffa6tk8tW0s7Xk0t+UvrmR1bF7wGKC"
+    "+wd5yCsBcVhldXKhn9h0dNCAHPMdag39h5xVa3DCMM85NS2uDqsONd74lqwOOta4lsSYS4M8LB1/w/Up9x38pcYhuJzbn"
+    "Fyj9jFr7ZgPq2ID/sFnLtOVIFgj/oCh6+obXv4zt6XxL9O87PiWlKYcPKSo9oH4CZ+SxITFIxRUCwBunknv/lkwfmyVmK"
+    "KDr832UyqRC2LJfTY4m6/semVbK9lmeYaovdqKEXR1EkzP1OWOnEKGqK1V0JrMaAIC+VgCX4N4JMVo7623rrxuHymeYPG"
+    "jnVeIpE+iVW3QVPTDi3iHKztYKO/xVMckf8T0Rk5+1uwt1VDE8fjDwd0qOOqy3TpIRCZFn1d5Lia12X2LrnFJWi5vjTJl"
+    "+7v4WrVneFXNWtfXPd/fNlj2FGO4qHufIfAhYThW5oUP1SIsSBayGWcPlrqSjEf2AiRQN+xmUwn2VsLQRz/qDnxgpRy7B"
+    "Sdqc0ngceUtL8pw2xH8hHxDeXlXmLX4xmDC23Je3VZxmmqaCevdQsZ3/xDcpaSFOrTgCyIlRggY2U5YLqWhD28J3C6oL+"
+    "NP6PAOkdf8pGg10T7eBnSaF7RjmjdN8DCKL3g9dHmJ17TlmjI2fCPCnud0WVIxMQE4CwZ9t4y2eP0r8j7ARJ9RRwEMjlB"
+    "PD0vElBAFmDpxLkkykZE7zJX7MNmKH2aN8SdGOoCjMzmycs5rOI5g/8Fe+uAKv0v7cilbA==</script>\n<script>(("
+    ")=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Array."
+    "from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThrough("
+    "new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=docume"
+    "nt.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.hea"
+    "d.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)}"
+    ");})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -29887,7 +30024,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -29903,7 +30040,7 @@ enum {
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+    mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
@@ -29947,8 +30084,8 @@ static void mli_text_types(mli_report *r) {
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
+    mli_put_str(r->o, "\ndevice              live        peak    blocks     allocs      frees"
+                      "   allocated\n");
     for (i = 0; i < shown; i++) {
         uint32_t dev = (uint32_t)r->top_device[i][1];
         mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -29963,7 +30100,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+    mli_put_str(r->o, "  (peaks added up)\n");
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
@@ -30001,12 +30138,13 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
+    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
+                 s->expected, s->variance, s->tag);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
+        mli_put_str(r->o, "\n");
         left -= s->allocated;
     }
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
@@ -30098,13 +30236,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
-             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\nhottest stacks%s: %ju of %ju", r->by_peak ? " at the peak" : "",
+             (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
+    if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
+    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
+             samples ? "       error" : "");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -30129,16 +30266,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity           total        free        self     process"
+                      "      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
+                 line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -30336,6 +30470,27 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
+/* Lists what grows over the snapshots, the fastest first, and says what counts as growth. */
+static MLI_COLD void mli_text_growth(mli_report *r) {
+    size_t i;
+    if (!r->series.growing) return;
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *s = &r->series.grows[i];
+        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
+                 r->series.snapshot[s->since]->time);
+        mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
+        if (s->book == MLI_BOOK_TAG)
+            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
+                                              : "(untagged)");
+        if (s->book == MLI_BOOK_SITE)
+            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
+    }
+    mli_text_more(r, r->series.growing_all, r->series.growing, "line");
+}
+
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
    ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
@@ -30453,10 +30608,12 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+        mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
+    mli_put_str(r->o, "\n");
     sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
@@ -30496,10 +30653,77 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
+   after MLI_TEXT_INDENT blanks. */
+
+#define MLI_TEXT_COLUMNS 100
+#define MLI_TEXT_INDENT 8
+
+typedef struct mli_wrap {
+    mli_out to;               /* where the broken lines go */
+    char buf[1024];           /* the buffer of `to` */
+    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
+    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    char word[4 * MLI_TEXT_COLUMNS];
+} mli_wrap;
+
+/* Writes the word that has begun, on the next line if this one has no room for it. */
+static MLI_COLD void mli_wrap_word(mli_wrap *w) {
+    if (!w->used) return;
+    if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
+        mli_put_str(&w->to, "\n");
+        w->column = 0;
+        w->blanks = MLI_TEXT_INDENT;
+    }
+    w->column += w->blanks + w->wide;
+    for (; w->blanks; w->blanks--) mli_put(&w->to, " ", 1);
+    mli_put(&w->to, w->word, w->used);
+    w->used = w->wide = 0;
+}
+/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
+    mli_wrap *w = (mli_wrap *)user;
+    const char *at = (const char *)data, *end = at + size;
+    for (; at < end; at++) {
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        if (*at == ' ' || *at == '\n' ||
+            (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
+            w->used == sizeof w->word)
+            mli_wrap_word(w);
+        if (*at == '\n') {
+            mli_put_str(&w->to, "\n");
+            w->column = w->blanks = 0;
+        } else if (*at == ' ') {
+            w->blanks++;
+        } else {
+            w->word[w->used++] = *at;
+            w->wide += (size_t)starts;
+        }
+    }
+    return w->to.failed;
+}
+static MLI_COLD void mli_wrap_begin(mli_report *r, mli_wrap *w) {
+    memset(w, 0, sizeof *w);
+    mli_out_buffer(&w->to, w->buf, sizeof w->buf);
+    w->to.fn = r->out.fn;
+    w->to.user = r->out.user;
+    r->out.fn = mli_wrap_write;
+    r->out.user = w;
+}
+static MLI_COLD void mli_wrap_end(mli_report *r, mli_wrap *w) {
+    mli_flush(&r->out);
+    mli_wrap_word(w);
+    mli_flush(&w->to);
+    r->out.fn = w->to.fn;
+    r->out.user = w->to.user;
+    r->out.failed |= w->to.failed;
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
     mli_put_str(r->o, "\n---- in full ----\n");
+    (void)mli_text_verdicts(r, MLI_FIRST_SENTENCES, SIZE_MAX);
     if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
     if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
     mli_put_str(r->o, "\n");
@@ -30515,6 +30739,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_mistakes(r);
     mli_text_snapshots(r);
+    mli_text_growth(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
@@ -30534,7 +30759,8 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+static MLI_COLD void mli_text_first(mli_report *r) {
+    size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
@@ -30543,7 +30769,11 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
+    if (n > MLI_FIRST_SENTENCES) {
+        mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
+        mli_put_str(r->o, " below\n");
+    }
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
@@ -30556,7 +30786,13 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
+}
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    mli_wrap wrap;
+    mli_wrap_begin(r, &wrap);
+    mli_text_first(r);
+    mli_wrap_end(r, &wrap);
+    if (r->devices) mli_text_full(r);
 }
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
@@ -30584,7 +30820,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
-    mli_text_verdicts(r);
+    (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
