@@ -2364,13 +2364,14 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
-   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
-   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
-   do those in which a device, or all devices together, held most. A checkpoint goes only when
-   nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
+   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
+   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
+   first and the last one stay, and so do those in which a device, or all devices together, held
+   most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
-   Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
+   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
+           block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
@@ -23896,13 +23897,24 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
+
+typedef struct mli_holding { /* the live bytes of a tag or a site on a device */
+    uint64_t bytes;
+    uint32_t row; /* the row of the tag or the site; 0: the bytes that have no tag or no site */
+} mli_holding;
 typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* four numbers of bytes, and the number of
                                                        blocks */
+    uint32_t first[MLI_BOOKS]; /* by book: where the device's holdings begin among those of the
+                                  snapshot */
+    uint32_t count[MLI_BOOKS]; /* by book: how many holdings the device has; only tags and sites
+                                  have some */
 } mli_device_usage;
 
-/* A snapshot. Behind it in memory is an array of `devices` mli_device_usage, by device number, and
-   one of `top_blocks` memlord_block_info. */
+/* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
+   `top_blocks` memlord_block_info, with room for MLI_SNAPSHOT_TOP; and the holdings of all
+   devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -23922,7 +23934,6 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* address of mli_self of the thread that reads */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* when the holders were taken, in ns since the ledger was made; the live
                              bytes then */
@@ -23931,16 +23942,22 @@ typedef struct mli_holders {
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
+#define MLI_SNAPSHOT_TOP 10 /* how many of the largest blocks a snapshot keeps */
 #define MLI_RECORDER_MS_MIN 10 /* the shortest interval of a recorder, in ms */
 
-/* Return the two arrays behind a snapshot. */
+/* Return the first two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Returns the holdings of a device in a snapshot, the largest first, and sets *n to their number,
+   which is at most MLI_HOLDERS. `book` is MLI_BOOK_TAG or MLI_BOOK_SITE. Fewer than MLI_HOLDERS have
+   all live bytes of the device. There are none if the ledger had no tag or no site by then. */
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n);
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with the largest blocks. Returns NULL if there is
-   no memory. */
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and the largest
+   blocks. Returns NULL if there is no memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
@@ -23992,7 +24009,6 @@ struct mli_snapshots_state {
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* how many of the largest blocks a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* a recorder looks at the clock at least so often, in ms */
 
@@ -24002,6 +24018,13 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
+MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint32_t dev, int book,
+                                                     uint32_t *n) {
+    const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
+    *n = usage->count[book];
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP) +
+           usage->first[book];
+}
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
@@ -24010,31 +24033,103 @@ MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
-    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
-    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
-    if (!s) return NULL;
-    s->size = size;
-    s->name = kept;
-    s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->started;
-    for (i = 0; i < n; i++) {
-        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
+/* The holdings of a device by tag or by site, while a snapshot is made. */
+typedef struct mli_holding_list {
+    uint64_t left; /* the live bytes of the device that no tag or no site of the book has */
+    size_t count;
+    mli_holding at[MLI_HOLDERS];
+} mli_holding_list;
+
+static MLI_COLD void mli_holding_add(mli_holding_list *list, uint32_t row, uint64_t bytes) {
+    mli_holding h;
+    if (!bytes) return;
+    memset(&h, 0, sizeof h);
+    h.bytes = bytes;
+    h.row = row;
+    list->count = mli_top_insert(list->at, list->count, MLI_HOLDERS, &h, sizeof h,
+                                 offsetof(mli_holding, bytes));
+}
+/* Lists the holdings of n devices by tag or by site. Returns how many there are in all. Requires:
+   each list is empty, and its `left` is all live bytes of the device. */
+static MLI_COLD size_t mli_holdings_list(memlord *lord, int book, uint32_t n,
+                                         mli_holding_list *list) {
+    const uint32_t rows = mli_row_count(lord, book);
+    size_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const uint32_t dev = mli_row_at(lord, book, i)->dev;
+        uint64_t live;
+        if (dev > n) continue; /* the device is newer than the snapshot */
+        live = mli_row_live(lord, book, i);
+        mli_take_off(&list[dev - 1].left, live);
+        mli_holding_add(&list[dev - 1], i, live);
+    }
+    for (i = 0; i < n && rows > 1; i++) {
+        mli_holding_add(&list[i], 0, list[i].left);
+        sum += list[i].count;
+    }
+    return sum;
+}
+/* Notes the bytes of n devices. Lists their holdings: by site in the first n elements, by tag in the
+   next n. Returns how many holdings there are in all. */
+static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usage *usage,
+                                      mli_holding_list *list) {
+    uint32_t i;
+    for (i = 0; i < n; i++, usage++) {
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
         mli_row_totals sum;
         mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
-        usage->live = sum.live;
+        usage->live = list[i].left = list[n + i].left = sum.live;
         usage->blocks = sum.blocks;
         usage->peak = sum.peak;
         usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
         usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
-        s->live += sum.live;
-        s->blocks += sum.blocks;
     }
-    s->top_blocks =
-        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
+    return mli_holdings_list(lord, MLI_BOOK_SITE, n, list) +
+           mli_holdings_list(lord, MLI_BOOK_TAG, n, list + n);
+}
+/* Copies the lists behind a snapshot. */
+static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP), *at = to;
+    uint32_t i;
+    for (i = 0; i < 2 * s->devices; i++, list++) {
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
+        const int book = i < s->devices ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+        usage->first[book] = (uint32_t)(at - to);
+        usage->count[book] = (uint32_t)list->count;
+        memcpy(at, list->at, list->count * sizeof *at);
+        at += list->count;
+        if (book == MLI_BOOK_TAG) continue;
+        s->live += usage->live;
+        s->blocks += usage->blocks;
+    }
+}
+/* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
+   after the lists in `list`. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                         MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+    const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
+    mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
+    mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
+    mli_snapshot *s = NULL;
+    if (list) {
+        const uint64_t time = mli_ledger_now(lord) - lord->started;
+        const size_t size = fixed + mli_usage_read(lord, n, usage, list) * sizeof(mli_holding);
+        s = (mli_snapshot *)mli_own_alloc(lord, size);
+        if (s) {
+            s->size = size;
+            s->name = kept;
+            s->devices = n;
+            s->time = time;
+            memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
+            mli_holdings_copy(s, list);
+            s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s),
+                                               MLI_SNAPSHOT_TOP);
+        }
+    }
+    mli_own_free(lord, list, lists + !lists);
     return s;
 }
 
@@ -25978,6 +26073,194 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 }
 #endif
 
+/* ---------------------------------------------------------------------- src/reports/growth.h -- */
+
+/* Finds what grows over the snapshots of a report, by device, by tag and by site. Owns mli_series_list,
+   a part of a report. May use books/ and services/snapshots. Locks: none. */
+
+/* What grows is found by a straight line through the live bytes of consecutive snapshots, the last
+   one included, by least squares. The line has at least MLI_GROWTH_POINTS snapshots, begins in the
+   first half of the time, and explains the bytes with an R2 of at least 0.8. It rises by at least 1
+   MiB a minute, or by at least 1 % of the capacity in all. In its second half it rises at least half
+   as fast. Earlier snapshots have less than the middle of the line, so that the last tooth of a
+   sawtooth is no growth. Of several such lines the longest one counts whose R2 is the highest, or
+   0.02 below it. */
+#define MLI_GROWTH_POINTS 8
+#define MLI_SERIES 64  /* how many tags, and how many sites, a report follows over its snapshots */
+#define MLI_GROWING 20 /* how many of what grows a report lists */
+
+typedef struct mli_series { /* the live bytes of a device, a tag or a site over the snapshots */
+    uint64_t most;    /* the highest number of bytes in a snapshot */
+    uint64_t rate;    /* by how many bytes a minute it grows; 0: it does not */
+    double fit;       /* R2 of the line */
+    int book;         /* MLI_BOOK_... */
+    uint32_t dev;     /* the device */
+    uint32_t row;     /* the row of the tag or site; 0: the bytes that have none, or a device */
+    uint32_t since;   /* the index of the snapshot from which on it grows */
+    uint32_t points;  /* how many snapshots the line has */
+} mli_series;
+typedef struct mli_series_list {
+    const mli_snapshot *const *snapshot;     /* the snapshots, the oldest first */
+    uint32_t snapshots;
+    uint32_t count[MLI_BOOKS];               /* by book: how many series of tags or sites */
+    mli_series at[MLI_BOOKS][MLI_SERIES];    /* by book: those with the most bytes, the first with
+                                                the highest `most`; no devices */
+    size_t growing, growing_all;             /* how many are in `grows`; how many grow */
+    mli_series grows[MLI_GROWING];           /* what grows, the fastest first */
+} mli_series_list;
+
+/* Collects the series of n snapshots. Requires: the list is zeroed. */
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n);
+/* Returns the bytes of a series in a snapshot. Returns UINT64_MAX if they are not known, because
+   MLI_HOLDERS others of the device had more. */
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot);
+/* Finds out which series of a device grow, and adds them to list->grows. `capacity` is that of the
+   device, or 0 if it is not known. */
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity);
+
+/* ---------------------------------------------------------------------- src/reports/growth.c -- */
+
+/* Raises the highest number of bytes of a tag or a site, and keeps the list in order. */
+static MLI_COLD void mli_series_note(mli_series_list *list, int book, uint32_t dev,
+                                     const mli_holding *h) {
+    mli_series *at = list->at[book], s;
+    uint32_t i, n = list->count[book];
+    memset(&s, 0, sizeof s);
+    s.most = h->bytes;
+    s.book = book;
+    s.dev = dev;
+    s.row = h->row;
+    for (i = 0; i < n && (at[i].dev != dev || at[i].row != h->row); i++) {}
+    if (i < n) {
+        if (at[i].most >= h->bytes) return;
+        memmove(at + i, at + i + 1, (--n - i) * sizeof *at);
+    }
+    list->count[book] = (uint32_t)mli_top_insert(at, n, MLI_SERIES, &s, sizeof s,
+                                                 offsetof(mli_series, most));
+}
+MLI_PRIVATE MLI_COLD void mli_series_collect(mli_series_list *list,
+                                             const mli_snapshot *const *snapshot, uint32_t n) {
+    uint32_t i, k, dev, count;
+    int book;
+    list->snapshot = snapshot;
+    list->snapshots = n;
+    for (i = 0; i < n; i++)
+        for (dev = 1; dev <= snapshot[i]->devices; dev++)
+            for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+                const mli_holding *h = mli_snapshot_holdings(snapshot[i], dev, book, &count);
+                for (k = 0; k < count; k++) mli_series_note(list, book, dev, &h[k]);
+            }
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_series_level(const mli_series_list *list, const mli_series *s,
+                                               uint32_t snapshot) {
+    const mli_snapshot *of = list->snapshot[snapshot];
+    const mli_holding *h;
+    uint32_t i, n;
+    if (s->dev > of->devices) return 0;
+    if (s->book == MLI_BOOK_DEVICE) return mli_snapshot_devices(of)[s->dev - 1].live;
+    h = mli_snapshot_holdings(of, s->dev, s->book, &n);
+    for (i = 0; i < n; i++)
+        if (h[i].row == s->row) return h[i].bytes;
+    return n < MLI_HOLDERS ? 0 : UINT64_MAX;
+}
+
+/* The sums over the snapshots from one to the last. Times are in minutes and bytes are differences,
+   both from the last snapshot, so that the sums keep their digits. */
+typedef struct mli_line_sums {
+    double n, t, y, tt, ty, yy;
+} mli_line_sums;
+
+/* Adds a snapshot to the sums. Returns the slope of the line, in bytes a minute, and sets *fit to
+   its R2. */
+static MLI_COLD double mli_line_add(mli_line_sums *s, double t, double y, double *fit) {
+    double over, within, across;
+    s->n += 1;
+    s->t += t;
+    s->y += y;
+    s->tt += t * t;
+    s->ty += t * y;
+    s->yy += y * y;
+    over = s->n * s->tt - s->t * s->t;
+    within = s->n * s->yy - s->y * s->y;
+    across = s->n * s->ty - s->t * s->y;
+    *fit = over > 0 && within > 0 ? across * across / over / within : 0;
+    return over > 0 ? across / over : 0;
+}
+/* Returns the minutes from a snapshot to the last one. */
+static double mli_series_minutes(const mli_series_list *list, uint32_t i) {
+    return (double)(list->snapshot[list->snapshots - 1]->time - list->snapshot[i]->time) / 6e10;
+}
+/* Returns 1 if a series had fewer than `bytes` in all snapshots before one. */
+static MLI_COLD int mli_series_below(const mli_series_list *list, const mli_series *s, uint32_t end,
+                                     double bytes) {
+    uint32_t i;
+    for (i = 0; i < end; i++) {
+        const uint64_t level = mli_series_level(list, s, i);
+        if (level != UINT64_MAX && (double)level > bytes) return 0;
+    }
+    return 1;
+}
+/* Returns 1 if a line is one by which a series grows. `age` is how many minutes ago it began, `late`
+   the slope of its second half. */
+static MLI_COLD int mli_line_grows(double age, double slope, double late, uint64_t capacity) {
+    if (slope <= 0 || late < slope / 2) return 0;
+    return slope >= 1048576 || (capacity && slope * age >= (double)capacity / 100);
+}
+/* Finds the line by which a series grows. */
+static MLI_COLD void mli_series_line(const mli_series_list *list, mli_series *s,
+                                     uint64_t capacity) {
+    const uint32_t last = list->snapshots - 1;
+    const uint64_t end = mli_series_level(list, s, last);
+    double slope[MLI_SNAPSHOTS], fit[MLI_SNAPSHOTS], best = 0;
+    uint32_t points[MLI_SNAPSHOTS];
+    uint32_t i, middle = last;
+    mli_line_sums sums;
+    if (end == UINT64_MAX) return;
+    memset(&sums, 0, sizeof sums);
+    for (i = last + 1; i--;) {
+        const uint64_t level = mli_series_level(list, s, i);
+        const double age = mli_series_minutes(list, i);
+        slope[i] = i < last ? slope[i + 1] : 0;
+        fit[i] = 0;
+        if (level == UINT64_MAX) continue;
+        slope[i] = mli_line_add(&sums, -age, (double)level - (double)end, &fit[i]);
+        points[i] = (uint32_t)sums.n;
+        while (middle > i && mli_series_minutes(list, middle - 1) <= age / 2) middle--;
+        if (points[i] < MLI_GROWTH_POINTS || age < mli_series_minutes(list, 0) / 2 ||
+            fit[i] < 0.8 || !mli_line_grows(age, slope[i], slope[middle], capacity) ||
+            !mli_series_below(list, s, i, (double)end - slope[i] * age / 2))
+            fit[i] = 0;
+        if (fit[i] > best) best = fit[i];
+    }
+    for (i = 0; i <= last && fit[i] < best - 0.02; i++) {}
+    if (best <= 0) return;
+    s->rate = (uint64_t)(slope[i] + 0.5);
+    s->fit = fit[i];
+    s->since = i;
+    s->points = points[i];
+}
+static MLI_COLD void mli_series_try(mli_series_list *list, mli_series *s, uint64_t capacity) {
+    mli_series_line(list, s, capacity);
+    if (!s->rate) return;
+    list->growing_all++;
+    list->growing = mli_top_insert(list->grows, list->growing, MLI_GROWING, s, sizeof *s,
+                                   offsetof(mli_series, rate));
+}
+MLI_PRIVATE MLI_COLD void mli_series_fit(mli_series_list *list, uint32_t dev, uint64_t capacity) {
+    mli_series device;
+    uint32_t i;
+    int book;
+    if (list->snapshots < MLI_GROWTH_POINTS) return;
+    memset(&device, 0, sizeof device);
+    device.dev = dev;
+    mli_series_try(list, &device, capacity);
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++)
+        for (i = 0; i < list->count[book]; i++)
+            if (list->at[book][i].dev == dev) mli_series_try(list, &list->at[book][i], capacity);
+}
+
 /* ----------------------------------------------------------------------- src/reports/leaks.h -- */
 
 /* Groups and sums up leaked blocks, which are the live blocks that were born since a mark. Owns
@@ -26440,6 +26723,7 @@ typedef struct mli_report {
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps the snapshots that `snapshot` points to */
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_series_list series; /* the tags and sites of these snapshots, and what grows */
     mli_snapshot *present; /* the last snapshot, if this report took it, or NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
@@ -26944,6 +27228,16 @@ static MLI_COLD void mli_report_mistakes(mli_report *r) {
     r->mistakes_more = mli_anomalies_left_out(r->lord);
 }
 
+/* Follows devices, tags and sites over the snapshots, and finds what grows. */
+static MLI_COLD void mli_report_series(mli_report *r) {
+    uint32_t dev;
+    mli_series_collect(&r->series, r->snapshot, r->snapshots);
+    for (dev = 1; dev <= r->devices; dev++) {
+        const mli_phys_line *phys = mli_report_phys(r, dev);
+        mli_series_fit(&r->series, dev, phys && phys->total != UINT64_MAX ? phys->total : 0);
+    }
+}
+
 /* Allocates the lists that have a line for each device. Without memory the report has no
    devices. */
 static MLI_COLD void mli_report_devices(mli_report *r) {
@@ -26997,6 +27291,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_series(r);
     mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
@@ -28564,6 +28859,45 @@ static void mli_json_snapshots(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes "device":..., and what a series is of: its tag, its site or, for a device, neither. */
+static MLI_COLD void mli_json_series_of(mli_report *r, const mli_series *s) {
+    mli_jsonf(r->o, ",\n{'device':'%i'", mli_report_device(r, s->dev));
+    if (s->book == MLI_BOOK_TAG)
+        mli_jsonf(r->o, ",'tag':%s",
+                  s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject : NULL);
+    if (s->book == MLI_BOOK_SITE)
+        mli_jsonf(r->o, ",'site':%p",
+                  (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+}
+/* Writes the bytes of the largest tags and sites in each snapshot, and what grows. */
+static MLI_COLD void mli_json_series(mli_report *r) {
+    static const char *const names[MLI_BOOKS] = {NULL, "sites", "tags"};
+    const mli_series_list *list = &r->series;
+    uint32_t i, k;
+    size_t n;
+    int book;
+    mli_jsonf(r->o, ",\n'series':{");
+    for (book = MLI_BOOK_SITE; book < MLI_BOOKS; book++) {
+        mli_jsonf(r->o, ",%s:[", names[book]);
+        for (i = 0; i < list->count[book]; i++) {
+            mli_json_series_of(r, &list->at[book][i]);
+            mli_jsonf(r->o, ",'bytes':[");
+            for (k = 0; k < list->snapshots; k++)
+                mli_jsonf(r->o, ",%ju", mli_series_level(list, &list->at[book][i], k));
+            mli_put_str(r->o, "]}");
+        }
+        mli_put_str(r->o, "]");
+    }
+    mli_jsonf(r->o, "},\n'growth':{'count':%ju,'fastest':[", (uint64_t)list->growing_all);
+    for (n = 0; n < list->growing; n++) {
+        const mli_series *s = &list->grows[n];
+        mli_json_series_of(r, s);
+        mli_jsonf(r->o, ",'bytes_per_minute':%ju,'since_ns':%ju,'snapshots':%ju,'r2':%g}",
+                  s->rate, list->snapshot[s->since]->time, (uint64_t)s->points, s->fit);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 /* Writes the summary: the checkpoints, the peak, the checkpoint with the most live bytes, and the
    live bytes at the end. */
 static void mli_json_summary(mli_report *r) {
@@ -28891,6 +29225,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
+    mli_json_series(r);
     mli_json_scopes(w);
     mli_json_events(w);
     mli_json_blocks(r);
@@ -28919,25 +29254,26 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_PAGE)
 
-static const char mli_html_head[][1570] = {
+static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
-    "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-AnI6fKvhCyRYnyHUykie+R/SsKtAYbhZPYajsBwXBWw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "dUPddRjOo/Tsap++E69T8=' 'sha256-ROLWuS6+RwDV8S3Ct8XVe0G/FyMQ2AC2867go+L3148='; script-src 'sh"
+    "a256-ztecdf40gFrf6FHlZU/DgrxBQlkKwts49l2D8dIcw+g=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
     "tem-ui,sans-serif}noscript pre{overflow-x:auto}@media (scripting: none){#empty,#top nav,#top "
     "button{display:none}}@media (scripting: enabled){body{visibility:hidden}}</style>\n</head>\n<"
-    "body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label"
-    "=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type=\"button"
-    "\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open\" type=\""
-    "button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button>\n<button"
-    " id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\" hidden>Co"
-    "mpare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json"
-    "\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hidden>\n</h"
-    "eader>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws it"
-    "s report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
+    "body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n<header id=\"top\">\n<h1><a h"
+    "ref=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></nav>\n<span id=\"cho"
+    "sen\" hidden></span>\n<button id=\"theme\" type=\"button\" aria-label=\"Switch between light "
+    "and dark\">&#9680;</button>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.js"
+    "on anywhere on this page\">Open&#8230;</button>\n<button id=\"compare\" type=\"button\" title"
+    "=\"Shows what changed since an older profile\" hidden>Compare with&#8230;</button>\n<input id"
+    "=\"file\" type=\"file\" accept=\".json,application/json\" hidden>\n<input id=\"second\" type="
+    "\"file\" accept=\".json,application/json\" hidden>\n</header>\n<main id=\"main\" tabindex=\"-"
+    "1\">\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws its report w"
+    "ith JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
 static const char mli_html_middle[][312] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
@@ -28945,541 +29281,595 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3803] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkvWtj2zbSKHw+91fQbNZLRpAsyZfElGm9Sdq0"
-    "3SZtn6TddlfVk1AkZLOmSZWkfKms//7OBQBBSU57ejZbiwRxx2BumBkEZVHUq253ES1kGThZenFZd5OovPI+n8fwLxKfD"
-    "44HzwYzf4SZcpltZDqCf33IlAz7wxPMlOZX7SyDGXwciM/lkTyREWapinndznMcHc9PTsXnUT86mQ0wT7nMZDtPEsO/Y/"
-    "H54dHh8yPKc1GmSTuPPIV/h+Lz4ckwOqQ8URzLfKO1wfx4Hj0Xnz9LZkMpMdc8zbJdeYYnOteQ8s2icle2QWyy0RzcRmX"
-    "ezhcdHh5hrvn8NHl+pPNsNzufyUjiIJ8PB4OEBlkUG4Mcxs+ioxm0OE/6pzHmKerLzdWbnc7ieCg+Pz45jk+eYabrIi8C"
-    "Z5nSQ7WIYikc9/1r5y28usJ5K/OsEM6rIq+KLKrg2xfyt+jfS+d9lFc6kym6DhBwetSi4OdFmeb1Ki6youxW8aW8lgF9V"
-    "lmxW+2vmLJ+upoVd90q/SPNL4JZUSay7ELK+rK+zlZVXBZZBnCXJPC5WxeL4LB3VMrrUfdWzq7SulvLuxpLy26U/Las6m"
-    "DQ7/9j/f9dyySNHG9Ryrksq24pk2UsExh5nRawMnnR5U8yj6W/stuaycvoJi3KoLqGXl+u17MiuV/dpFU6S7O0vg/oMZO"
-    "j66i8SPOgP5pF8dVFWSzzJLiJSk/tJX9EY1VJsCn8UXEjy3lW3HZvy2gRzEoZXXVvYcSjeQEQOjha3B0MesdOdV/V8rq7"
-    "TEU3Wiwy2eUE8V5eFNL56RvxrpgVdSHepDNZRjggWiJRwZ9uJct0ThV2oeU0gt98eQ2JcVBHs2UWlfherSeXaZLIfLpK0"
-    "mqRRfdBXuRyL71eFGUNhdYRL1WQ5gBZKazhvIiXVVcNflUs6yzNZTBc3DkALmni8Dh5t8FQ+Xu3mM8rCWNb3K1ny7oucl"
-    "HJTMa1SPPFsl7RwFUTo1aDj84qgwjW2GoY0YX+2C2jJF1WAUzoSIFO0BsC1Di9E4Sd6zTvXkoEzWBI79Fd9zZN6ksGHu7"
-    "oKl6WFfRnUQBUy1KlBpe4iGoQ/LJSjdrLjQjOV0UmuAwIblUlk7Aul3K62hocwYddQ2u03U1QWn8OW2G1KKqU4Lmq0/jq"
-    "foTboz/6A3Ik8i44HOmlnWfybhTBXsy7KQBSFeAayXJ0AVDIM2JmCfeWA/PhDeBBxFEWe8f9m1un6xxhiu//ybrA1oUxX"
-    "+9envXlgFac9msw6PWPefZ5HznceN/pjzJZQ/+6iGiwV91efyCvobQTrWi/JzIuGPIJbNefx5dFJfPVXxrwkQYBXvId+x"
-    "ex8idgqZtJIF80cbplB7qar/T+DnhvjaivJlFmWbqo0mp0ewmdosFJ6D7iAhsCn9vVKlBUMN/qKg88j25WONpg0F5tHCk"
-    "uWINz7oJoWRcjxnJAxlR7WI09G1Slo3e/Bc2jXTPfAM4hrd2OsakK1cbhlx5scbnaBmrrIxGFyyiBies7iGVa+GV9HaX5"
-    "qpm150ctSKKR6q71HZwIB3OsK9i10PeV/jagVUSY0586OgtXRiSHc2mAoJSd4K2K9mAZ0qYiq1h/ZNXaX18OW9uBcBFhT"
-    "YWcBr3D3VuhGSnsGiy2vjy0q7InY4PqRPn9LU7wupcXtdyxzHbVp23seEQg38N8ojdPL5aA05wEn6O4pqfP63SBv9XyGu"
-    "q5F73ropSidyXvK9GriyKrHKAMiPm3sWUPeQsexTy6TrN79RWT/VEzut7pEHfINeDT6EJuo1LNV+0gwGopaP8ebiwhFvM"
-    "beCa40BNAMzLQ2OmRCf1cXi/q+5XOPby5JDh0+tYMHh7Z2Jb2DFB8TKPdRShLIyu16RH2k6i6lJ+idM8BO+2gP8C59LC3"
-    "Dm0XTbMPN2t8hGh3T4Bqz4EJAhpnwe2QO7wNOfYSIZwAO3ILzNcqSytIr+8zqbBNA2GDXmtC+iN7PwyOtzfE0bGpF7jdV"
-    "Zu6q83g9J5b23XnYvMc2qB+eNzClht7RTfZm0XJLnpPwGNlK5Kd2YhN99vVbeDajZoi3hC3PP6Tfp8BBaBdlvZawWRpIG"
-    "pQ9M621b5t00r8w2MmckR0EifRObRRybrZ9OnNyiahDYQPGUeYjMnKIKIWrtuxtsPjRwi/VZtTXUdZZjo/y4r4ygY8Wvm"
-    "NWvo7YPWxhSZM9udzM+Cde7IDPaw1NoQp2iLJW8yHyW3N02N9i6MyafqGsu8I/4AIdA0pQHZhmMvrvApKuZBR7SH2IV5G"
-    "QIPI08GPN8QeCORzfTGYl8DQaVaBG1jt4O9A6N9EOCc2a31Ks7E1MqzOuZQRFHucM5tFwEsDGDTMaKugM1tto4QdTEavq"
-    "qHfDUdcSpiR9Ea2uSIL1KyVI3zm9P+Ms1UjB1Qy2mT0LGYlzWE7IhwgdjNsC/MH3EkntbYOZNku3cWCfceefl1WXjdjjG"
-    "aA0pa1HBGK6yv2XzHg/ZESXLryBpB7xahXD4Vln10UUDfUWwC1XlnCVotibFFTWO5MXsg8cXpZep3Wqz9vaWNerRr+tOl"
-    "1DWhT6PyPCAWYR3GdJqeS2DbzG3S67l0uWyyFpVEprrL40us9P3R6/efHqjeQ3feF+nT0HD6dtj7BfF5GdXxp18nbkwQJ"
-    "aBI48QucAlgkb3B4nMgLYSNsgAOAOFGXQBEWUQm58N2B/efrCXuUwDZ01cwt0MwdSIl2w65dacqlLGVQ9Qy5vWdYSO0of"
-    "mkvKCz6undRyvttlKJpka68Ny9li+XfvYu42GP7tI03FJeqWkDxDDpfe0EWwVzFl2mW+FpwsgnZ3xbhVOs94Hw1Ju8pks"
-    "BI/9P80qHBe4oEWQwXT66tA/tr8kiLVJFw8UiLyNRs8SAGO578Cd/biy+j8q8QzSPuCQli0CZwhrQAh87AGfRtfPxct9g"
-    "iJ1iiY5WDUs4zU5ezEPzbi+7SavXJ2X5+3JRaNcwNF19kRf04uaJxAUQx1VwYknLIE/xpJYgG+6Yhva8G20CtmfIWrVjb"
-    "Y2x1EnWf6fweeABA+nkdEGx2Z7K+lTJfs+z1ySV6TF3S1tH0HUWjW8KcAlaiBMh16M89HNHCNJvmxPBhw+0cbT2HoQgju"
-    "94uDX9HqWCelnpPr7aUNoRCUHlj19XfXVGDGzZ7gjXQf/11HOU3UbXBgTbaQ6DCy/gSVo8IC6Cd7v1IaRLjsqgAv6Xl+v"
-    "MMiHpF+gsFP8/6N5c72AqGJmziEZUD16SUs7dpfZk2aqjuPS8G53FUx3cqDdckov/5Fh4+gkyszWuUeI1Qt0GfuDEEfap"
-    "BpZfA2LeQpNkAvHDMSZCeSVfQu90lOqlvF61veIiCWtPU0prO0zuZGHXpkeKfFDPVSDTENZ8YdSgsMulDlTp0J5f1Vw8E"
-    "HtFlM8L6hC77qNFlb+hFRlt6s0Ef/nze7/cPafjAULdB9zFtBmlysr8ibpCWA2QJApG+kr4NWtUqIf5NVp9sz5KCLIUIL"
-    "T2AMfDzO7jfhpHW7P0ODj0Gwg3LABmJtfCOQf5Z966jxQ6RQR8NkGIN85Ast93wZhuNMoIECib7jyyxgoiNPbSp/FOII5"
-    "HzaJnVpi9ba7ipI/h/4GKwiV4xnz8qB+5S3EEZUoBvIHruXHv/njwiv4F4X/+lNon/1zOx+1TKKLBIVlNp23XAVmlU9gT"
-    "EarosvHzY/8QiPnrmtAlS1NankXQd4QAanVEWLSoZ6AeLwKzrS1EnluaLVV7PNpSIiMZ2TXR9+SfHRoPRY6uwoa",
-    "Vr4A0q1RTcIoTNocUGVd84xLB7rQ//7AZ02ub2evaIKsB0JojmqLrUHJH763Bweuy2GAGt9kNNUX2PVUNxPrCDjVeHUQU"
-    "0CFudfqLOgWsqGLSLJ/KvlD9slUeFq4MLvLFKRq5/bHk2kcCfHldwU7TzNhoEoI1b9R31dyjR1jUqmJ26XH2iKSQZTU59"
-    "Yrp7COtevtpC+73aOuc5HNpa2j9Bb8s8jYsE0FCapEGKRg017EQg58tqB29AivJd/ARQ03JDJ9CW2jk3MOa+aB59tDFgS"
-    "d+hgTgHmrpjfb6De8RRcEAGD3RW0uzrwwbK13XSS/McutfmABStdYbMkLX3AvJTyOZeXABesU+8iRk2QsXQZixQD76ll1"
-    "0nso7SrC2S0imlOuXZPCnXxhfNsjkAj4s7f0Wn1o1UscFhbrA3fBAKJRw8NiYpic87Ga+ccvFZBEvNiFGfAvP35499Z1K"
-    "lZX/TR+ZM9ZlF+zDtUWOUY5aG6HjFmkSjOt9Wt3+CjwIWyrBRXMVgU5fe0oWyHGbtDtKOMlejF/tPhLX+1iTp1WNjHpp+"
-    "mHNBD8qCg6sjho4P+Fo2JFumCYhMiACKbbGH8L/ZuYqMs1pC1KVQIgtbygDjliYyiG6KNNkgY9TEY3ifOkVGPNbsATiun"
-    "65okMwZaPMheQei2xomPYuupZaZ2nzYXzJ16CGz+ZcF7rYWfLgpch+3D8m25ClsC1V7Figc/V8gyl38mKqyk6XBTM4LOq"
-    "43NKt/GLmW3QajKngY7D4ZVLVtGjM0A7LQkz5r38Uj7NLY2qYT/xfEQZvzwAIh4wViiWYBjo432e7PZxIhrw3lzdnq5mf"
-    "mejekTJI6lKRkTksa0VNPxVBJ2I+cCH/yaGb7pFhL0FtnxevPoePV0iho2pBpvi4eFdZ08SiLSqPvJGWtraokFENSlCmg"
-    "0eFGESsD7rsOqyMUplL7TBncqIxtomS0lKybWP+fM2V94aRJ6HIR14mzqKpCl8wzXMXsn59dDs9/vgQqHV9G+YVMzg4g4"
-    "QylLJUdV9o9PzuAJPir6j3/rNUCztNNKm832vi/rieRN2ksoatJVEddQLyh+4VKgpzQMfVGnfzsbKHrRlsO9/zHoo4yJ3"
-    "RQm+50nBK3SyJRJV5K4cyAAYsuIL2+lE5SglhS7n/+fDh4NqqYD7mrhZPOnStAATlkW+YAPwBstUx6n/3UvDhp5dzihJE"
-    "6s3IuiywZOWmN6TMJwALLQGDiIG1wbqOq3RNoP8q5EzQYp4pQYVM5ywpaOjtYwMAembbPHpu3awlt3dvT9pZTeNb4xaHt"
-    "WqfXcvf0vYEpgVmqZSUcGcWXun/YRg3kE2aliqNM9pwfofNYj4N6WOx6rRIQI+lJDT6DWZCZU5TOIs2huj+K4hqqTkpYh"
-    "QUabDpRWcJ0kcLqGjpH1TDyETCJ1WVxWzlRluGM1c5ltFjI/G9Pke6ePUk/6jSeJv3qFHMYabF4DM6+QV5U5YAxSLXs0P"
-    "u0RC4DPgKKrHrOi2Z8MGABQBXliQMT9Gw4HNF8mHF+tjXOkfMlYj0q8v4yndcdfr+NsisA8eKae+AASqUH4XxZxU4moxt"
-    "JC3L9NycKWPYre5J+wHeeIMITlzJLaKUw4yMbMboCPhOWP3cyA1QwsAREAeRAocusBnAip0rvaglo+hJnHau9BDoIItnf"
-    "7D3hT7v7r4mRAWFlcalGYaXs7v4LB7g1BGvYukBaJf5iz3gYRHphR4zUsvPOJ4wAj4gNYOVfXRbAazvRZ1gTrhBgJMyYO"
-    "/MlLDQR7JEN/7iqQq04bRTI29oEf3M+GErtCXnPKTwX7z8B5l/jQuuhIRqDXhRxRCiQVo7AD8ETMkERwrtJAB/jbFnhuh"
-    "PGpLn7TO0WZmJhKgDF3OlsSSGpgp7zhczqCKuzwIa4WZy8TFZYF84rs2S9z94XJR4kwxTKBVZu7Utepq09+TeRR3TRmsM"
-    "f8V0hDXjcPX+0Wxq4QUQxR8zG/FIzrUAr87+P14DN2lhfSlDLi8+P9Y5pEdCfYlkCmterC3iZCAUiJEWPew7Rht2wgFRQ"
-    "frYJBiOiGSTrYzrsbYPg1PIKAp14eb1kJSGhBOoQMFUX/2/rRTxoa1ZecgpPyxtsoKodzrZ7fn7AQ12nWs6gIcIBnJs6n"
-    "UuaoCTBrZ3+XVQFqLrdxzeYAAgxj3lhgLfTmHfXp939/psMBIhUgLRb3Xmr04hH1G8aTS/KAlAoEDDC2UB1UpxROov8Wy"
-    "xkVYOUe92GZJVE7TN3QguGrBxn/1stKU6u1dQLnUZt6be/VT1yMu15pASeRHxkuC8WMGGOOqDWG+3vzVweLYBMtAf03iQ"
-    "yAL26lPEVaai4fVPok00+jhAvYfqTNk5USTRQ9fL31mcG+Lq1OJTAK4OPAHIpMtXoq/OXW2BD3vOXBhd/8+WrwBk436Yv"
-    "ESMN+sMj52XP+ZpwHyNAh6U1xNoE5aQbQbTUc74rkH25QN6YOrOILojV/2wu6xgkUEZuucqlmDLCFKof/8cFdh+hOI1rd"
-    "+R5fni+mi9znoUq96SPCgfUTIczT7JRWuWLKnzr1b3rIlkCNfRFTq+oD/FFARlr0kf5IgrT8Pytl/b4JCrxe5nML+rLsZ"
-    "0WTGbwhvTDn4qSaprDjoZ6UYXmQQ2Rl/JzFp6/qb1MzLxqcg+FuAP+1BfX8MbHTT78b5TOvb1cNeaXsl6WuZMDxzOCOfR"
-    "4QClikNxPSSkSLqSXmmarDDaB1xfD4xMfJeH6LbddTrLpw8Nk6vdKxLyV9PwRV766llEeXEPXicj6Il7W9Aq/vsCJCXKB"
-    "cwKJhZ7F8/64CLBXQk1kUImoRj43yHvYwD0OHscZ1R+Qy/3Ale+FIZby12seyXUd5vLW+RlyQEdHZvnuJC6fGv113buMK"
-    "kh4eIBHPHuVgtYX5q7uXeC7vzZF3+DnWlR69fOwvl9ImDDZm6eZDAlPAki5Y04IXBcWvsmj6mny7e83qQAWFwZ6fFjyg1"
-    "87/btJv3sadefTzpODHoyy9nJ/7LowbWmYPzy4/Tu3U/Xq4j3V5w1OYFrD8uEhenjIYTmAeYEl26xIuK5ZIWBvg2JcdD5"
-    "+9rGTBSn9YjdmyzRLPqQJQDGsfnDhFQ8PKUA4wGMgxSKNr4LVVZongUvL5oqbKFuafGtBLQfQk71ofAGd7njXsFEQtKH/"
-    "gdvhZ5ggP4g6bmfHOBYRoEOoMGvG0Xs6+fXXgykNAFbM9ZChIY2A7+plX1ShDM9lU8gLfk06D60p8HkOxL9lOHGR23EFC"
-    "1bCNZyTOxV5Hq4YKAOocg8Bp1dGt9CyeewxZApmawNEFHsDgQwpFnnLuXoEpSh7wO7Qm/28T5P5F/KtG9i9rhgARa5BsC"
-    "AgBwAH8PFSkUEH/vX+++96DGDp/N6bQOoU4Qk/ixgyFAToEWUXsPEuzBsMre93Yn8TIUg1zjGioa2eBrD3VXcyQFTpRMJ"
-    "+n9qVxFhJ5pewaZmWityLET3FCjMAPDbf+uItIJ8eGYVDKufo/gEYLg7PrTKi7/trBcfI/agBrhDN6R5rNBePuCfzcHO8"
-    "aic4BTSfyVrqT2K+Fnj66PkrMxCaSxhK4Wfn/f39BMBA/Av+myNioHlfRIgAU3/Shzn/+NlnH8WKNtBHjxRSzpMVTs7a/"
-    "7iGzSQmhOcygT9TwFwNqrmvNKpRA1wuYN/hbq15R1Y9/FH7rOrRL2wJV+0bSMHfhweVL5GL+jKQgJjoqTMI+ryLISP8AL"
-    "rAnszuv4UWNERdpUkFaytgfwWTSR/WpT8V6ncqUEyqoBbaMfjAHr3Qm77ei4DqcEd4q7zAvBMYFDUDveRZ",
-    "we3mroHAARIOJrBz6P/Ttd+A/L8aiIfVAXhHYgK9pFWsfLN6Yy/nSdjfL/gBCYJO8lRauKj0I1pG+4FXhNArbkDoqnF7V"
-    "PBVyB71vLdYVpdegQWaFaLFVz0D0oGz8RAOzs4goQcA82UUX3peISLkHQpFnKAjEgnOJJqGe31oD6Z2Uk3htRMamC8Irq"
-    "2WCLpqvcUqJBOb2E9PA/AiiyytxzhrqvMAidBJnu9q7QdNslql3+qQ6od+6hZe1sjVAHqCZF11NSZiUSnwU6SAczHMSYY"
-    "5UaE9+IUM9vrrQK7FRaXrl8SuVOH5bzi/wJMglQR+y4O3HCYXkGfVU6WBcgCBKyZ5dzBFhTvMYIW/FmhE+TY2BMxMGIqZ"
-    "nUJtfwsVlYiKCubKCKLSkOa3VNjHRlsZ5r2ovJK4IWjGT0OcWcAC2BXAEiP+pHD1w4OnM3w0Ox/XySEyAkQKgI7gJsXNX"
-    "/aQ9jD7IgyKLdt8TVD2mhfoJW03fpvSdN5DnSknV52wGl97KhMg5j580dtSQdiiuPUwiyzLolSskxj6ChYiQI/IkI0iC7"
-    "tZgGQPixGa4tpcxmfRziFFG0MiJBDtHEoD9WW+yWxpvFQg/2wIzmRKKzZK9/eBuUVuLoXFD9PecuFnvHMhAVc6DtNxTng"
-    "jtbeBteBzolMNH+vnhAvmQHhwImIxZ2zKUzC3UfAv3py59TZzhHyBZo7mBCvrtW/2VLwGsg3Ig7gHgkm9I2CEKc2lZms3"
-    "SXLk0/oUXkoTz5mJkChqogheGSLDXePhS88wN0hNI2Ha8EeRguD9/bJF2B5Z+lxptfWyl3bDCpRmxIh5eiJgavQ8/BeZa"
-    "msfZzv2sZeI5Q5eBlKnKEBpUGDBCDkS5Ll85IrVlyxMwnPFeif41eLO6Z2hMA4NT9Wa4wTn+K03U7WTNsgH8vCB1lj3cx"
-    "kWXuYBk5wY7BERxCyFFxGkLX0WjSA/zDxkBQjfbISbUEoGwDFUg64RmKQZvKAZAXSgWUHfMDQ4VeJK3DQI/H1omJIl9C1"
-    "kEBrDCgaJWkOT6HrLHGbjAqp0gdtOFGVxMJfvMjCbzPhHgzYUarj+BJgX3mSvGkJ2BYTMmtKfCWxpVgpaXp4a1eeZVAXT"
-    "3LPYv5+16Nj3xStffJAh0A6Qw2bwhbfbao3f0GML6fyrbjiTwsDveyhBqPqD1IRl/EEG389+k3Hdi6oqvci9D7ChaZyzS"
-    "teKiBrgetbaUf6a6n2PX16JuEc851IkMPUa9DchqPTn3ieBEFgha6UTa4HFPbwi0iT83gIJYIovrHfi2rvt0kT/Si3rWx"
-    "ws7iDoTep7y/P+w4Phk/f358ycITQxxol7zP9abGm8Y6tqACZxBjfnZAvf8CzqZPr7wXzUuB82s9mLgJr+q9UfW6ivaKQ"
-    "NDQzpBjDAvt7L9Irv72fM8kFDNXBlBygRPjkADr/ZJ1r4APlZcTG8T9TbGrdRRvi+48VYIT4CblY1j2NAkSjNiiXXyRwC"
-    "5EWe3NebTtEKVUixTbpBAkHTad5rAJGphkhxFZJ6p6GwMGUMhEZ0MpMmMKelHeEEi+L60xFB8xJm+wq63eIg0oaDsCb/B"
-    "iYf2P/h1I8mN9OGpcW3LpCZK/iFTVI0tEQBkGiSIHN/ioAXTYbw6/81WoMjUqTGwg0RCVl93nyi9WFIHwwt+qU2knyUa2"
-    "G9zFlQz3Ilice5JWpfVbaWT6oBnA3Hk2nwBL4R0ObheU7cJur+kPK8h205mWps3+v1TL63Xt5C85ReoDCuAM9v2AKFnvD"
-    "o0ful9nUVZse10VeRwwyvZiC3CWL+QaRDM7LzgVabSaU2y/NJPkXKa4QFI6dEogTy8UsNGVBmEdZ4B0Ep6kk5RXlpbTh2"
-    "GjkLR0pPMbAlFsO7NdCTsyKByvhY9hbEM5R/BtNJPQWh6TaqVEpfpeAwQmTBsjmAJS1wBDuCCnepgB/QC+SNAWKxPAMuJ"
-    "CTFclZDguZ/sT4pc6wPZTV4RflWs49IuvJQtobUHYzy8/4o73YbZKeBNJ8K5JWXCyD40IEOPGM/IuwUvsAPvOAA8A1/4Z"
-    "X6iO/0AAnUR0ygBywAPXzAAvAruBzyYxH1VYuhayXEh31rz/TuQnuvtmabNCJerqrzfTSoSfOlHOmKzN5RCTh9+MskvYA"
-    "5uxvxfPXQdFzDS9nj2Gb0A8JPhCB7VuLfcXcQDFqoOyLNMlXiR9DbQhSdkItaBCZpKdcVM2fVUm2Nq4JFAGHRq/TwkKjR"
-    "Rtjfr9T4wnDQDNroblmFQELlw8PqUa0KxtOagyhFZAt+2RQr6K9HrDGmGpDm5EbvUBm9Q97oHSqjd2CQBlRLv2qOcRwsy"
-    "RSowrBE3pFfMKgVMMc5k08qjFCV97g/mIDboqJtodRiE8BAdY+YtMrzp2rxkHrj9sXGu9wHVBdTvd2KfzXmrGU47AvYhk"
-    "fPG9y4zNu4ETsy9iS1L6n9A06E2apCs29rX0wAqqfhBwq3N570Dk86vcHR00r0BodPq2kw6Z0edukZUoaQolDVR/Zhf7L"
-    "CXr5Gm0Xv0F87T1bFxnt93h8f9oPh8TGq2EyHL3PWoAC8yN6saE4/YCQ1qwpqlBdV6ocemsmOtDYE+BuECoUVnh521Du6"
-    "Fr8CQHxRe7Cp/nH8tNcfPO/2+ocnm9321Ih7RydB7/mR36mwszqxf3ocoNc+pi1raI34Af/p4Un/4Fa2BrLYmPm6WMAMf"
-    "4scjOGeIbWURs8Ha+c/rWVngOdRsDho23Lg1WrLDvwRTsidrMIXZRnd99B0yVvxSAPYmQIVeBMjTaL6jbfZGFB0YCHPcl"
-    "QCkC6KheePdA/TsORudGuFV7IQmNI7eL3zn+bApDEGeZqP1MpARybplBFd6YvrHIBVilJkIoVBiBhY4c7gPIQxbWznOVR"
-    "F+GkOwsk3aLjqLcPzpar+bID82/ysP+Zcgcqsj7TmBAMFtwt7Brjv+XnYb8Q8jwtM5tOm91dh1om7Je0fGAE2nWXv0fA5"
-    "ZAASnPQOaDUKhNBzXImGUbnqLpF7qWV3gDx2W0WlZsMv1aZl3X4KzWfQ/Eira2SPo/3JZLQXARpMasDNqB70SJNWXEndo"
-    "zS/EhWduvyMMBAOhc5BHQTkrUcGQANvrYVjEGq6HqmJ7Q7FgEZw6Lcqt5mBayMzCFSHrrReogb2Y5kn+/t76omUNxVC5E"
-    "VWzKLsRba4jMJy3BseBwMhrfmF/YzchUqj/mPlTfe6XnR+CKwLTG/vWE2xaBosSRFrrxdbI29U2IFyR3atAxztoY8Nb3T"
-    "xBHoYnQ+P9vevkZ/l6X4lPUVQou5z2H+dI6rzYLhZwUBh28SoYiXQrBrWc08CXgImGRWyywWqY828/mfrNFLvIOrxPCsA"
-    "oqoDPEBGQVsUjC96d536QCGCp5yCa6mZwpx2kBeF5wAQZyHSojN46vCK+3xQoLr7QqKKx+B36Z/hQf34PyzAky04HqUGH"
-    "5+s7lDn4wAq3PwI6K0Z0k3V1nT/W06AgZZRtSzllPAXoTYjJxTAvgncBHT4n917/qhB8RagIWGqkTCN1B6fVOIFaorhgz"
-    "8VE5dN1lxRE+e1PxjTV2Iw0XKHzahczMnU1hVeCTjQ7bhBCVjF/XU5HA6GLkqAHShqpqT08RieawVyfkiHE9QB12rMvSh"
-    "yCYWB3XE5O6JYqxKrWJo7ODonSUu2nqhcHgotD7D3MqukY4bZ8SI8L3aFA5JYCvKvBGnUyg8jYusvV1zo1INcVyYIPlDS"
-    "IxCs+d3uDhS+VWZjaAyZ29U0wKUnIZvv79eMerVAaA8srTGLHg88cjnilq2czOK7O4f2mw1eqiiugQbvml",
-    "ltwAEGsKyaQUbME4w6QtpxV7i/3r0cOG7nzq6VHqvfS6TUVJmvFlnxfLVhA5lPsOqnD67OOkWJqrFLMNuZQFij9bAWP4F"
-    "8t1dr5oTsKxoeltE0TzXT2AIZljuVdOcfeM06IMF/qvY+7Bu13UY/I8p6hwdPQn30hZczueoO8JyKkRjg+P39b6UH+5mT"
-    "1sLJQLbMkPPi1teB8xFwBUqsJQoIvxXAkbiO6/vqUeBzM+pbteOpj2FteC6Ls4ggORpFICsAhwZccl6hvbUXNbOAyArx5"
-    "fjSc2euWNVpnckgUl3kXz/4wuMnYmlW/4NjjhDC2Y2qRw7Q3mpRUrCE9+ROh0dY/nqjQjTmMVLvyVhzEQPRPcKj8NFLT/"
-    "J5ETASlZaXoYt7RY+MbwF3QecfHrDLBaowaLYgA/Q+S12h0wmr9IcnbpBDfp+oDh02sW+I6cMZUHKACQSTZl7/u3FmuIE"
-    "5RzWATl2m154PE/+muJXlq4hqkUwkYTK1PsMuqodDa4uEqTQyKrBIpB5DC5JSiTrtupvh45Yh/fvIPtuBxpQs1N88sKvH"
-    "di/Q4ICPerAT/hik/iQBNBlIi5FArOnpLyhrcldt1gkR6dhVJpOM2CtAKAohAh+Czh899D15xe5lIfaDmyCZBzbCt56dI"
-    "lyylnJ92AdI9EBYF/AAOLE4YIGNxJRo/TH4iJ5aOLYnq9/ac6y1D5CVFJYOwsHgFVQDGPio76/p/YuPqDxuLfp93jYaAB"
-    "EhDF3yc/gCcTN0nrjY/jRA/qJiHWOT6acFZkFLA/jDWc1Tj7zBvgfU5He8psgbOa9dFvanTUcu8jb0qdUFCm4sZ5oVXlH"
-    "ki2KN6gFYSjILa84FUMvS8PQEdwhmuN39UQRMOqJX3oGRbxRakK/ipVc65LVmb7SSDjcna57/a+MjQgvQc4WXxB5KhqiZ"
-    "JYpBPro+MY/0GO6pr+KS5DZ4siub5ZubUGN1xdHpV0VXx00Kn04hgkcFAOlvgJrVZfatvH94qIF21ZF6jLIannyiGwf/S"
-    "6tibMUaxVU1vs/pmJ2bCugHVQ1Edwqx11esA9SS4/KSt4PrA8b3aFKA3aasFWYFJt3O23eBL6RCVRwtAPwt+kUDoRo2cJ"
-    "AvgJQgMW+YB1WtOrTHoP2EjL9gX8fWScQVScKILupwb2Dohq0mNaj9QtYvcYum+cWrDL3iicHXPMEk78WU+ksX9dTzWui"
-    "E/3RRv7CYrjX3ABiaq0QiE83YQbIvgFSgLctiAWBIHqBoSIZxFrJoJjMX5poeOm7L6ahxFVJuKOiF/EknE1coL/YETXJw"
-    "qKjgVGk/3i+Q53Cvi2Ul3bXOigbPgT0rNe96kh5wEyCUjMxUkeNuj928wmLsqlpcMmUcE6OgComCqSkxEQXgczQ2AixvW"
-    "ia7WjKJU18EzGp81epMqxfCFmeRCI4YNqEpAMI9qCWCvUeghHgVJlHPA2006NIsW5ZBJW3jmfva1pgkWj1imbP2DXP4RH"
-    "qTiftaFYVFRNTvigqRCZ/7oysLMgXIN//AzJydiXV9qLbD7Midah3iiu63UCXfE5fr0jmMKoncrliRR4bORQ6TG9lIN7e"
-    "R7z2+QL6Kf5t8B97GjjM8IBZ7pQQZFw8RZEIFFUmslE6RkdCqBkJFjU2FPhZz9fxix4qyDnhM9sTfbCC/iSXAze5DOgnF"
-    "ExkXUJA22mEZtSXiIUwoRh3VuGgxSxmU4WVjANAySRRpGI3/8EqRocVgpi0GA1MXb4L7HaYRzemImgvi3d3H3M4U22Acz"
-    "wS6X8mUbGOMjBYASkuci1LeCgdgVMKeLqP8qofWr7qF0hykjD/+rB15yNNKOSrhAEkz1Hh/CnLpQRQakem7c11c030ydQ"
-    "E4j+0N77zUX/eA33i0UrxxBH2FIEllZ7YEj9L0/PBBNNRjzSGvh54gpLvYB2JOTtkjlWuHdu6dW3Ro2tlbtsZHf53lAtE"
-    "gOeYaN1w96kgNGeZMgDSaYydQpB7o+fv4nsCJvAeq6HqRyQr1xZhtDFIHtkczh9IcJ/sdFxeLPHbgFXHcOlBOaY1XmBYu"
-    "q48dr9iWHscfhfafIhepyGkLkXoqdwqQhREgcYVcGBuwxVQ7wt7+fnrOZ0BmlkmTknYLzUqqylPmKseutaowHDJtXjuXg"
-    "IcdbYQGK6jmryhb9X7rMe+lwFAow26oGWcBv6DjBOa79ri08XtwKe41O4XpAugxqJuKl/VmS5BktRAXy4wcMpyZhJ10S/"
-    "z0R1/YqmzU+ja1fJ9n99CZP+TaKYk84qojDxHAjmTvTsfy7tQ6Cu0UipVXjXBqSeE7LKxXuBhBJbAvVVDTb1AjclIwEOQ"
-    "PD33RZt3mHB6C7HuR+AfV2PZ2dbTiRDn2w2rZvrDrUaF1WmRC29gbPYZAFVfNyGtv+fCwJBjHPboGUp3AV6ppkZMhq6L3"
-    "4ZV6JXcP2MVFRo/A37Q4GPcHjJGBnsEtZQ/KwiQkUVGK4OI2AhakLegQ20XbDnhL0hsXUTM+coQE5KMoCBDxCWmvWEiAm"
-    "JeAuIFuA1OxFpBXRfIBUvUCFtqhYGS0T9mhzRn2sQH0fIDMdHUPVgvsUOBWMipjGA0RYSYOSKo4sT1CTqVq3U7BHNuGbE"
-    "x1U09BvC5ExidraJoRA6OOssQyPP/CW8LyILWti58WC124g6laVeCzDoIXM1yKxCOLo3n4b7YX8JbiyqeqdtWzWYlGx1e"
-    "qnkafCu+qEbI6NlmnDw9eU64PLQMYUD5hkpHhLzbY+LqxGOAexpOrKR6CvqjrMp0ta2TorQuFXKEcOpbIzjHjhePcrGa1"
-    "/CuVXFElqns+2qzoACnhnjXKqyl8IY1N2OQYf/yR3SLRLwcwIjrDAv74t4Tsa4XtZ/d8osgbzDCIKIijrA3LDFJhIYpNM"
-    "aYFDCJqKQyKHRzYeX8MzFEhpI9IQTurKUTQc4OP36muNeulutj7KHbsEcWwwGKLhYp33Fis88VnjES4LFqe2ztsw5pErG"
-    "DJiYtQO1bwLwdWojeMUcXBWVxk3mN/R+Ic9qNCDhq/6Io4CoDBQTBlIkWD91uQp4pbFNu/RKnvDZKcXJae0s7TQFwCejN"
-    "MDUfk8kMZkEGkB8+3d8LtBjd6VXkTOeWj36rtEmekyTwkalChV4J20bkB4SuN0RSzAuaFDXjQHhLRMVFdn06dNBP50kNp"
-    "Uk2oz5rcvjo9gZ3HRknBRGNy4TbGXconybxYtlvulK3vJ8q//K8WE5Y11RSNn6AGcp63/Z6MKxRmb2xDp2w2hW1yiIJPN"
-    "apbYhvhqWDWDcrqEDI7G9ywC4RyaHYLpdgX20hCrmmhVnwJtLEWb6sQO6w8IsQboNuAMZUipbgNlIcL/a7Fazy60q55sH"
-    "j58noGci6AD+mU5Fn4HaX03r745cP7F6+//PDNdz9++dWX7+DbPwaw3P2xDL6LvhO/b1RkXABZwWkg8Em1w7JFoFKIMD5"
-    "aZHAaH9RTIpvZTH6oSWFcipkXkeYHvW/93iJNppaCHWH5XwSllTL4UuVRoSzJgktB5b+UytIc6mNGwSfMqodx6P0OcpPy"
-    "RiQjxsal7n9tRzygWpizcRhMQjQnmURT7NDrxgMVmHXrDU12fgehB/ExvNCjmipfd3TE3pmxj2ouNLWJQfRVbkfUXqV9l"
-    "daa61gqs57YHy25TxXVgXbNJoGMaZuqljnKtAm6OhHwBPM1EpfGpScSpijZ3fqtbx9Y17yZRdWqjn5ggmmoaCO8ZXdnzC"
-    "XQ4DzSbLVxJN70SHlLx+8k0BYeAkWmbD6ztg17pm3YmyqVL+9WuZmXTu6b9UYzTqsm6L2arFLPe7pGK+La",
-    "32gtNcZGzZdJLOZT8qugOgAYSzSizPQM+dUknio/i6xHKzD+6KmPDoEch6jI2eOEesCST7Qm2RXkh2u8fiLxQczdURIzC"
-    "hLP0D89UjXg7aztwpsGmIok/kuKFe6qQCquvkJTVIXF/wVYnD5OGktxi/lfA3gggtj73WtcfQFa9mBnKH9YsoL1fmeDBL"
-    "3XzFEJ+cb64qWxDAAK9wFRCR40koNyU8xyct5ynmnVL4qw1R9Ki8jtSzQ+dRGam40nhcin+tznJfAAKDk3aKfjQYessWx"
-    "69xYPD28rW8FebwtYv+NJqjK/jugNqA7KDDCMGZ0mI5RiEaOcIfGHnGvGv5PFFJBvOtQgYuGOFUKuexQrYs/gd9b7lJDx"
-    "bbW/H+1p14gnq3LtTBBQph+DMiiUx8PDA9XJnXPHBTeBrg/jqOUU8RGLYsAB4CDxcOfJShoJDXpDHQzKJoeCnrd54xtHw"
-    "rdykDPLdkF2g8g81ZZ/vUCTTM2fHpsDRHXSqRfn1+VwcNp33EfAerVGv0DqWN7UAPKaQfRohm2f3Tpn8KL8Q5RHm5iVqZ"
-    "wHRcfTgQXOj8emaX2AiWRCewWafEBlc2KJ+QPIzzC6KIMMxFpRb9Q35A598YJ2EtuppRX9ehh+QTnnMEocq3d+Dazvynl"
-    "HfNdspQZeXuCWCoBKykk9naB/6/tHWtOolOM6/EImMO0vbDElvqcKKNzAw8NKHWtxuAPGDLLdEQUr73lz/4LlzvtBuwPf"
-    "8bGuL54w4MBubZd+m3vfYwXwIXjbZP9gZfdYhQsTXsvroFYrWBmHXuO+ORDsrrft+0taq6BvO3G9sKy81M6eoBwQTUOaU"
-    "9jN0eRwCtL/zNM2piCxT1LLSwTZqXS3e8hrf9SsFqDLDNYI2AmsyywvO5Ib/kW5RYn3DYV9BYwVk+eHhw8558DDD2YIXv"
-    "nilUXZc3HTEOqfxUxiPa+4nUk+nczktBP+DHAZTQYoUOtP/Sm8h/ptQG8wMsw33Mg3bOUbqnyvtF245bD5npw0N92LnuC"
-    "RXo2nL0ZB9D9oppOAlIHnJldhbaOvxpEsSMQNGl8rFHLIKORVeP5q/Nq7mrya+gF15X0IJXhfojHay5qd0QgfF/7oPazE"
-    "jRnf0riExCDX644MsCNJj6AMViNpe55Sj5TDL9RW7xlQ5mNW9qHTeUB09e1VeSV+xkXJJj9Pu+GrtTZanofWltjf/x6tC"
-    "tmtdY59a0sO4tOvk9fevOVyg0CKaS1fGiBWCijRtyXTvi0xsFn4b4JfqCTCwBi/4/xOLbr4/i8Zvvva5Jzu3Pa0CTu+tR"
-    "0NK+NN0nJH2TQIb5EbNs6ukG3XIjEsx5CMzmlb/G/Bv8jKHxp7pJHmEcupdq5AreOYqguIfdAEqFSfD4EbppkL1S+LO9r"
-    "GlV6Aa0QFUydSGySbTubohFLq3aHcJwRINmtfL/1FTeE/UOJREpioG6PKZq/V065s9mGNoqbO1dirK+xJyl2ul/uPwycv"
-    "Aw25gBgHYjhlwlWH5xlbEZz3LQT5/Sf8mZ+gNkLU7Npaeyy4rtjhYEb2W2SST2KsSa51svHo2eP4NShbyZosZJk54cqbb"
-    "QOyHowTMHYO+BoFv2KS4tQCDCKA5A2A+Mr6mEtU6Dndhb8lAlsk1Kj5/nrP4+gigCgyDMUR+134LdFmG30ylHnQWcpHo+"
-    "weolftB5rd34mKNvLtBWp/kAR8iGy71x9zNUGS5qNe23NKI9V2oXF4fgF1xladpNaFXTyBESG4IqhBNpCwY+XIlWGxCbu"
-    "3av9tdl9W6zsHEoqW4LzfKCkJzxMD+fH+fqLdA4H0zaeTo6m/FQ0l99uUPW6rlx4eCnNeErPdGVoU/bdS/Vx/3FHjhiO7"
-    "7UaGClPoeYvN4Jq2OQxKh93n7+4FMH9QpfNPYJlpdP3p+p9tSWpX31YaNb9VQzWOcBp82OM76SBVX247PKMzsdma8+5rq"
-    "Gbz6NY/7xtjS7vHTTjfykkKPoU0x40UHRcr+uivI3WMAisXqSPppkIOfojg4yTpfC7LAOdAF1n/Ew9jbzmpVkmBEVqvYe"
-    "NR8NpSx+YbfwRY8wbQQOYNUSLMvMOmNRdmGUBQqDieUAxBEE9elAFwU7WuzyUilKILf2pPg+RpoACQ8pbCbka5Y0w4eXp"
-    "uyyK/cG6je4fOKMe7lvDaTDkp+4iOPzblCwqJSCeHMCmzezzyvS4qPmHeUc36kzDzmnax5YhPUp3ffeu90GC8C46WKh/5"
-    "oT/SUaqQlQTztQ5hqA4wzaknxwSEqvDUH9E2rAfabH80yvdCE9kvczRlaeg6vDNqbxtClOH5DFAi+U2rU1SglMAsM6pW9"
-    "rMgBJQ8OlJU8zfCOPARUDx9NOeofkOS2+aTrQ6kIUYUyAGHczg63f7INGbYOJNyhirR5gC3tFABl+bjffRFzjdRgUjPdx"
-    "d+skrXuvhfn3CxNWwQI3EwRMzPBzubqrZMAyyDAITIe6+pw/c/aQXgrwtyySR4QkTRtKiaofP2Bt6LtcNqN0YQZP1pmz+"
-    "yzk2r1j6kSZCuSXGHvmlGCehv6fWQYWw+/w79NwunFXmoa8M3XTNkSO0JuoBCax0B1lavBVp7Rlb5luoMJ9SsloXvNeQp"
-    "gi5J9m0FSURQN3RYwDbAMHM6TulJ/1H18j0ZViawzC78OG6HXgWWvoQJxqLwCXaa27HTIMMPtcLNaDS7pcIyXdbRFz+ie"
-    "0plmamvfTr2Ez9yJBOpHD7QxwPdWcQro7xBt0Mq/gcFDCSDX3lQN2Nyu+hMwE4iqt6GoXmzydA0uOJtrZ2/G7xQhOev8b"
-    "QWUSg6dDd+43i+lulbDOgUbuK+4fB2P/ARy4vmcIW5bA67tLJY+GpSoJRediO7Wn0OWLtoZ4dPiStShCc2Ux8cukE6vkH"
-    "G70d2mnG0pwyeDV6ThwmqzKLxnRdBBlVIKF3R0HFFSarhOzTkNp/TkEA2Hb/KoWosiHiu4fff1uHkr50lfVmF23wjTqXi"
-    "oydv60k1nfrd15rh1ikir42fE/qBaW6/MUsGlv/LSqlabJ7/t007aAQPwP6UGc9FQ14gR59s/aiNd6ylUh+n0BcUD3CTj"
-    "92vAZNYYbjV4bEO8kxK9J4b5KjYrMZWG7R3Ka40erA6ZPNEKOrJKkf4Rhs1SGT7NHfNZ+J3jUNTrkyVHqsRVxH4Z6+exI"
-    "pBVtsOuOa9eRORY645ZOBMISuwyDqimZa8kTECZltgRFA0GpnoSJMqltAGh650HLwqyNIDttQxFJl6ppo8RiMdPqTEEKq"
-    "ab2CBU7cJvzEKUPMg1vuLdbw/6hjYlTbe4UlKiaRhvEpSdYAUxDajw36fnQB+JIkyE0hgnqwyll7RNA24MePBhOvR09rh"
-    "lyDP4EknuYcJcg8DlDgVX0sNN3qP0f5u3hrYUUnTBia/25JDceQiwYPG2JyxLkF0qsmSBUXkhGRvlKtaebXlKGeu0csVp"
-    "IYNgwJjPgrF2JxTQQSqT0sTWaOrQ1DRWkUbUWrJlAiv63HFxw2DCZ79Gk0TR5rDmUzqbcOZujGcUTa7JB8yJ+grC11SQC"
-    "FkKV2UAiulJFUF1ALH1gKTIW4d1Y1BMOR9mU9iFgun0ykIloX3tURFUJ/CdcQhAxlAt6n9m9rjmcRk3+9AYwpMnE+7osX"
-    "GkhAx5NrfxN1o2gz0gILwk4vu2Um/P55kSCRSdLyHH5EBZ+opitFHV1fq8GAK6M7u8ACV8ZCRacrAZBxOxbCVcagyNlRH"
-    "oL8wQIE2I9bWs7CGQNjZlPhrrYWvOoPpuApAvgRAQXbLhgI0IyyFSzwLmhAmKRsQco0ADBYP/kPuaWiX4Q",
-    "tPX7njC3Sh/30py/v3ZOYEHJbboxDVGFAFSUXFlgPr8A3A/mqNsKltT8LGCIXhGZUAADJvONkX6oEtp6T22tqrBPQgj25"
-    "cv900TJL3z8llKeehq+4Rcqf/bFxaSMdQSrTn92CT7VX6kNxUt8Ab/QAqYJoiV6ywqsBUtRaufZGQ629FO9tUFxSw7cPv"
-    "c68ibpui18AWNtZ9G9mtWcCCwBvDX72LLfO/UdScbb4B9IKqIfwNI8bcqjxLORVp3yjOj9nb7FyYoHVcsr3JE7PJO27Fx"
-    "kIrqj4BYbttHAfvq6hRirHYmE6Wf8mgDQ1+qPuwFGhMhc/7+4Bbiwk+TikBGAfvDbIrmdecS6DlEYDVFA0nfsy9N6hH16"
-    "ASa170DiitiFGLz1WwJhOtiXAPAPi/Rr8RZFdJwgEhH3Xca9RnoNFzk4h3RDofBTtG/sbNkQWe9r+FL8uMr8piuy09vco"
-    "bMbH4cg8220NePCiJ0TlAzP9JE0XAYEkPYLL6GSQIzx27FL2aDJ2hF8D4vvE3zMu+8Nz3t9GCl66AwVNcHZhNqBqKwOdX"
-    "WVFJ892culOFPI/7++pBW179qQlb6pMFacubrlAulG1y9kZs8OriEWOBR+wBfIHYSEdXMaFRPSyElSJarMWm6lfHrPoDI"
-    "0/xcyuE4qtqKxYAs54jjKK6t+gpy8eHBxhVjcBVPTwAjoJH842F6toyk1ROWbq3f+TIBn+NUhUKcT8CK1fNJdu1kK8G9B"
-    "YZo7qXkj0cX6Xijt9UwU+2AveN8vl9pXzsLIzc42ssv8nr4t+pvLWX4xtE4i88XauvESokKTm0ScNDJxs0mlpeb5ACXEt"
-    "ASpfSs+sRK3ZVQhiD9EpCCUCZPUpFNCK4gP4A+dlhBgSB1dc1GTDQRJipeVOhh7hKJfV6CJweVCTpmEvjdYFzYhuQKidd"
-    "lgyws+yxoC41cHm9eBB6mRZy++Ba+mOJp88zOsUA3qaxVysIfIHf2dtRZLUWb7HIQpKyATDDDCTyx0zn7EgQ4VAOTvURz"
-    "DUfklOkQvGuOYqWZ/W4DuR5NUbjmj+acxrNk3Oooqpz7ZE3I/JKsXwsmxHQKqHyt6WxCwY77Ru7NYCxwu3SD/THvcaeD/"
-    "AWyHn1w8PwqG/io6E1jifRbU2dpFoy/8Hk12XyvN/vws9sPp9y0PmO9upG7wYr6x1mvBvMpwcX6InFXaFwPK9UmCHvdDg"
-    "46VQbYYda7d09m0Mlp/Nfl/2TQYwN9ckfpz+nRp936YeSTk7o5eT01+VczuH7fD4/7dLPDPsA3Xz9+vUXLWf9X0wUpW17"
-    "R82p4/QZb8wZi7vXXmWF/q+0cRCwVBdexVZJGAcX9bNqWo/6Y+3V2z3qA1og43wcIuqF/KA70KebVIO+QqEen/Qx5osXn"
-    "eEtEnqqO8ZDGCvzO4/bM6HWR0XFrsITORiIdyiDvYSN9m2Kf9/S36/o74/09wf6+yX8tYQs1A9RHAdlJKRmR6s1KErJWd"
-    "9KRcUQ8PZdySHXauUCP6rPTsgk1ZgCYIQVUXcG/sivOx3KrEJsqZAqBxtZ/aeDfmOQTEezkN4Hdprq9ip4B7jtdIDIHMB"
-    "jxwVW/F0ODLiaiYrUX2ZvWNdKvPTGofdrsjpcA50f7/2a+D5CjsA4HPoYloPMahWRtIKldKoKxxtUZK/yn3YBN/gNPc1d"
-    "rRn5Vm96lQzSQodmd0AMBTLzf/ARrdHSiW/q3Z0gJR2r8C7k7iz2hD4dyEMfZgZa/YeltYvk31pjKNY1O6QOlQLOy89g6"
-    "sdsckwx3n4oZZxW0JB3COyf1R9Aa52CK8eOaWwG0+M6OcwDfzo9PT3u962vB5BZkBR53Mokj9uZTiDTtckxACy+UcspZK"
-    "jcZo+3YA8+N6B29gwwz7gVjOikj4t3naK2tvrHCc5phUvdynQIoqmP+dBZz/7yD/zS1OFaZF0a1LSAyTsPf6uaAALc6zK"
-    "0qoqgls5Adk9Rs2QFeCqfnvSF2S2T8jw86Su6xgVL1fylK8p/4LeSR4HdEbChYLr291MTle4djyyWaeadduk5Ky4Gfa/2"
-    "u9x8X5zSWCv3E0aWeNOLy9uRZIcQB4nLP54MeNmngUo6gSRrpU36KaarxQV5X68j6nTsTrb6eFDZvVSTAqtc+WaABWDTZ"
-    "hmW1p0IhL6qs3xkxSDo5Ofng5GcFNPzepyHRVCFRWew3jg8eIF7MiniJbLuaOHyJXPxL++/wZBRwHtpZKBYb/hWphRWpB"
-    "HnWMZCJmHLnwS7Z7EFl+yCrtW0PMEqhKSHogpMkelNXMqolqpDHoU7RlXTKKc7JuiWq+8wPEXexF+PMH4nvZRLFPQBXXC"
-    "/x3WPQ9n4wGeNti4Z2Rhc6fuK6mZAdXXv3TFwooVYTdJpAMJFkO2pI6CiLcWmdFmBPqukS0wTj4yBrIDzDw+obu/zDyra"
-    "7fhEL800tRhUyIeB/rcr1FCsCeoXDduH0ijdcO1u6QrJa09/ZCacFPUC1v3GrLsS4Eyon//gqYvwgDm78+nyppdEs9R5S"
-    "BTXfBoit3YYnYFMCGKnXC9py1S1+VqfedTmzKMiyfVWhkBbf5eNoZbZArUiC79LdbWURp+/S3Wh1Mi28sJgJPDFmM0rit"
-    "63otL2R/mZZjhHORBqhXTT62XmVf/bCkSZ+2Jw8uzZs5PBqX9+ft4fgYQJeSp4HhxTiv+PW7lR+S1FrVLR97gBr+o8o5x"
-    "N59XtWI3p+xckD5oglyqcpdvvHT13+hjVEqhwv/f8EF+eH7t4xiCboJbNlP2ctxhzydsItyuFcHEvl5K4ZY5NAd34oQQB"
-    "uKzvPbfbxY8Co2bqeJmQswHaJ3Wb5ydfLQxV2m6C0xHIAu4M64TVOD+g5q/Rn1eWBGnwgn5QmKGpX9QoZpIntj/iKcLAJ"
-    "LB5ojSvAKbwGkmfo8uYRHZ1IzsuKzXDO+gfy7u/T7GC3sokjTzXW5QSRPOqS9fdd6v4EroVONiY7/ocB11WG+aFE3cRwb"
-    "ziIRpe3Q6/aU7nLaRxdTGkJR5GlCmes3HARHjAgInwcxuVOR1VFPiV1bJTNFfkgCLYjfAj3/z+ZFXB+osPk2oawo54BVI"
-    "3oKiEQjEiDqfMMFd4cFCFk+5AdHvHQILgz8CYLO4EOwVwBGpGGK38p73BEJMq4D4Hx/3gsA/t++IDoN8o2R369BZDn7JY"
-    "+QVbdPA8/Ufq80Ycein56rAcx4wSPDkVyzz6ECWJea6WM5wZLFEU1/rM6sNMXiDToN64jthcBInBBl/X4kMtxA+V+DYXP"
-    "+Xi61zklSgq8XsuvgIi9R/J6leLmP1748QRJbAR7/SF9PiOEaOrbQn8SOb6QM76RtPqUQncGeY2srF6D/6j1AHz8Bx6oW"
-    "NDzQF/VXw8AhRkD6OC5crIDq3mig6IgnPymdUKyLNjdDCZ4yHDHA8QSF3QV//mk8MpWZA23zFJRFzPEdRDGksW7o59Ogv"
-    "XqG0eDkbzM+1tMJoDWuMw2Gyzdh7CQ3eAj76/yo0/hbZ4ZHXwNemY8XKFJWUczYD+X631+aGuXcThKg8ykRUVXnAI01zg"
-    "6Rbeak4eaq+zIqpPjlixkvmCbtDAD9/k9XOTytd26vTDofmg3Ce3P6jrdHa0wM6aO7+g5+h2VXQjylZqBfxKdCEDWL2cL"
-    "RlVNIM5noQpfoS+PJtavo8qJVjgfp6oN309Bi8OELizjFZFwWqCCzIVyzCdJLDc01Hcw/mDtFCtgogJ+DAF/clvijRx+m"
-    "ML/LCcHyzxag6aSsyZINTEytoQE+4h2yEQeyXydQcBvgt1q5xu7piaw7niSk6mdOHHBb89wzeaYp3/+dSY",
-    "gsUN+Ym2ovDRAOqpLY6/xvBI8PtDxb/f5mNtmlxPA0z5oHL8lI+71qd+09C/cutSy7decxxTod6topn8kDeXZGosChxXS"
-    "mHPVQZY8Oh6EVyoIvRmroBE1ZNGTx/40JQB8F57dGgbeTaj43SZw4b6oAzxlBWmdtv0NnhcdOfgLB9oo2F8J19zaWhOjg"
-    "fPuZiB2EEuin4rojn3uZvTj622yrcD5VJcsYr8qDDoHEFafxoMDvochUpfwKvn8So8v6JcZwWeZkXmxi+8UBU2O3p9Y9A"
-    "hld7ByEN2NTo7Npeis1ROfuKdim7ii8NdO3W+K3VkHVnpS38mN53BNOT+AYakNzTyu9JGtsR40lmd77dWSl3ak4QZUNkl"
-    "XRVFhrd2PKQYzwElnuJA3fC4NLv4CmdvdNXtOsBo6tm9CXO9266mGKaPt+c4wpDKV3ijyA2QhaTbFVSxmvurqaocemHk8"
-    "WX3xrrj0YHGoGQMok6IJAF+lj6w6kEsboK5mKNSkaYXBKFm8V9sbEEUUXvAlVGsUx3sxjf6RAd5BDKar87JVCGXsPcw5n"
-    "iTG7bnDfAuAf90PPqFOe9ygv/UqzH6Kj5SCC79EVMw+lbTuf9sBQiMlyVe4xVat5lItSQUggmVE3aMTL7XbDCKzyrTv1G"
-    "MLDz0JZ6e408xReE0jJuz2ybvmDMEsPylpQihW6dqYxAJkP3OKwWwH51HOqbMeAWFBuxdSmRVw9QY2txzdRoNGQ/Ts/Rp"
-    "7/T0dH8/056YjJAyhVlSgYFr8mBvsA6sThushbZq7ZzRech1rvm8zcz1Hy3/+7f6PCNHJJgmgKvyHnqv4wFQjkQ87/GjQ"
-    "X98rApM+QV9A6h5eNDmR+RFaaWb3Irc8jWJhASpJYMOszoKZh7uGHjS6JPCZmE26wIfZiYwq55EzRbce3rDfTCfUN6gD6"
-    "3LgpZ5DuSZ0tUzEDmMkIyEGoaf3xQcv7B6jEXka0T7+mrQtbn4BpF5Y6uIU4kStb95I0mtb/FklNTMcWTBcxkWo3J/P0I"
-    "F16hUWUud1Y9CVKEA/pSHQdQZjPLechFSZjbIzcdFwLyBvsYkxCzjKMAEDFqbm6CmZAib23eycTc3mEG+xlPHxC+UhyfG"
-    "oJVZEvIst9yBOanzh8cXngiKE4KZzcXL5A9aA/B+g/7kVuDeDZTwlqJYL6I4re/xLEVPdqWvAZ+Yy5/Ih4cuR2yf5KXG1"
-    "2JsHgNTbNpcp+dhY+1LiHc3UrYc1PgWzf4oPdN0FahCCjgI2R9NaVOfggXLJklTiXQqYHUvdn7hC4kHBmG8NZ7iqm/eRt"
-    "SKFcfkzOiq3Oa2Yd7BaXNhmjLsctyOjs+Fn+kJuV5AawHdKkZeKKIqliXstFTolaCNSDdJmuubhAovFbXTTezQuEf246G"
-    "6o1J/Hxde3CywvSyxCifJd1qgADVX39DsVj0CyIPU1ZjUWP2JeyR+hn94rVlr7DFVj5rC86ZwGvnM8DIE0u2Kf7FozEQs"
-    "JLYrFry0Ga0kjgnAKwS6F8MzzxikGs/Nd8rNTvMt7W3I2sNrcng0FLHbMC0cpLARhv9n47YUBYrVLgbPcp9XvvCKN46Yr"
-    "SIQ0hHA9UZ8T96Xbe97suq1o5f3R9FZDTsigh3Biia8/jcMv84xrEnznldj5Z/CDdfMGUVTURTXQTunxv16XTEX08FayQ"
-    "cRIOdWoa9yc0FqzYCOUcWNN8Bmm2yIYjKukaxfR+VVBbyXtASBKmzfCcXT1S03mXBZ2GuhrF3QHyBoOf3tsHwhmZJIlFR"
-    "XgQLfOqrVaoao8dAr22TA6wb0EocoHTWv9I1MaELbnMYcaMV0+0BzJSus9XmM9JFv7SoQAiluewd/B7YBPkoyic27caBm"
-    "IDeGMtcGRY7NI81586E7mKJMQN3QnRZ04RrNqajozhW9R8L/4mUokPw/6C8iFOmqwrTg13lah3XB96XUzXpA0gbrqeYwt"
-    "3cHCUj6kmb276TbDwnGkNZOYryfmV61xTMS88YUA8apBmiPrMDArJkaD9kBm+uLrBJKINNaljGFiyA4xWRldIE7uERtC0"
-    "hf3VKvRIo3FJVn6cGgP+4HZTc9OAbJ7pzEGGAPj8f0FJhWow7loFR/GkzUozkDL8LB0LoBKy92B3NSx7msTM/9MTto5xw"
-    "tQgdlC9iJOxcqKEQxXfvbV7dZEGj5/hR8ixrfa4HHDPcMiyZeyZ6noBLvL9q8JSkKV1gygC0Mg8eCGobFspIJstmjihhh"
-    "uuyBnuiwHXPhnYrRDlbJHF2o+KE2y1TgJHYjmlUMhJYnVZg3kU4KlaPZQJbupNq8+Z3iaaEOT+ojFesKgQj5HqPzTandH"
-    "AGLBD5sWNQg5JDpThPldOtuUfWV6U4pys7Jke/vpT2cHjzYxemDaTsLMS76XvHwEHmpfxZhJD0SstLmlM2yJCzs2BjM4u"
-    "LwWCynCa6QpCgOsgjwMqPCeHVjaAG7AFCY7lAeUh6xVz48lDi+86IDidrju6QeY6i/kvpsYeKo2A7Oj9CbbzF1KGQWwNT"
-    "lo6LR06F6RKnXiikZ8LMijLyGlIKroNhfEUfvRn4b4T0SimeKmKtTn31yIypgPvH397yB2Urd4wACOFUAAqiKkGbkSiUb"
-    "kLVCRtmx8ky1N5n65EBUwFbJVNM2tZOMZqDn1fI6sDrH4cSoF2vNWTYV0B1n2J1IxGPWUgbKyFvXF49bY+3GPWwBo2Q0+"
-    "4f8PQHkKitUFnql0+Xem3G1fIwxWYpMMSPYmmqh5BYybMFa5bSFoSZTlNMKNseytF868Jtg55eVQTsol5j5bKfy3KLMHD"
-    "GXwEIwAHHEcrD1ruTFNV2PQxPPiul2jTxRWv9dIv9d1sBtNxgaKEkGIoQSmGOSWjFM23oE0JyLZhiNLDAPs5ZIBpuwEjr"
-    "OnUjCNNTeknvzUfMC0s58jGcUgdEKonuDKqhrZOqRifn+/r2HZxJaszrGlwBnc+Nou57U5mKPqVjFyzpIjESu66UwR3jL"
-    "S1rizT/m7KJ9ieYjtIFRe0mzljI+z9CRlLdRhNqNMe8XejYXbQDRKChJXHslYfkSLVZTcQ+vh/hqcFqJPEUDYyXBmNzA+"
-    "LyMgPT5AWMI0IJ2I/4FnEnYmTA/fcXRKNk6st+ak3JgqNW5OKIpiqvYJonQDw9NnXPV6h7Fm6VHRMxVJ0Q1L5IBNamoDA"
-    "hXCuR0VkGsRFDhHJJ+Q4Nt7jfKM65mpNC4vUYj8lLZ86JJCYt8HtII9/fVq5oGf+SX3a7KfxYZQ3zIZfJAlk5nZDFFsCc"
-    "KvMIOMzXMFdVPaSRcFb2SLtWlQXRKrTbNFPXpeFtTYBt36my2llydbhXhxslQhSJ5swJLXoFissQedAZT6LymIUugIcuz"
-    "arQECgIZ8GMIv9NRc72LEvKUVoFbyBFz4+tPqTkiyyk4B11abZH6a2/J2jO0y9ihSM93KtJzRAFb9W+PSU3GVRjx4HBoJ"
-    "Sq2lyKmH14wMecXXI+EHtF5jkGZeeIUU4esPiWEYPX7qbdrNOdhdjA4GQ+DgdaAr3KBwc4BPvGsGrg43vCMLmPa+HNxuZ"
-    "TfzwG3kNtdqpAqhi0vSlRPcHByAvPY2E9zFGYDbfgqgMX214r6/Rel8l/axp9VB209HRcmvWg5e0+s061z8iCvx6j6DvB"
-    "P+F9PomJ8LVIS9YESRxfBBYp7GPKPtKX/RaGMQ/4RsbjQQhpix7dSB+IBkWPMvqABsx3ie8s0nL+rX5Z6fbrqSNnaIFXT"
-    "gXtZiQs7d69GQxiaT/ZYUZk77oFr6RW+qR7RK8SFJaMSfoHBAZNbsQoFOAM1RJVG54uUSAMtMCjENmmsDY",
-    "fl+6Rg1jolhXJz0vDjX6LWrmUXOd/g9Vb6mBdvYzInwfRiDozhbQ19t/27Kr6ZQ40zCmkCYL9q7VtzEpFpfIhRwM77o5j"
-    "orA7VCF+jqv5GHdfCpAoQH33AQ3TrK1riZMaSPvZb8c6QO0cvxbeeDibQDutHpgDWR/bQ/cAnkZCLf9l8JK19/3sQr2FT"
-    "vsUT6inxqPpYLUPfYeA2JtnUMidgBWehNJsc9BmPoPD8dn+faos8qg34lF31RcTB+FaoBLNKX7TuqEG/wgLmQLP/eA2oH"
-    "O/1A6odbxcZU3NSdz6wl0qqkEQVSqF4vyTsNgJqfmSbNNyBFupfPq4L4JUujJCA3L9Wzum4xbCHybfkXp0INHCheedoYu"
-    "l0AfXjMV5PkVYl66d04D6758TMt4wFeOq1UnnV8P5qDQDrW9WzONVTlgsgnY28TJ2yZ3TK7qvlypvlGnuFii9cKfUZdqe"
-    "EYVjvPrFpH8hNgcMSjz3MAowMRxxGCgy4W9YSX0zu2uAZ9itWjbP/OsEK1WK1tG7m2Jz16thoC/QTRB3JJdPrFOg/AGqw"
-    "4ed0qUVOWJscl6ZYNwKcCmbO8IN+klPbfTNRjYfq+nHV4xTDJmqQw0X+A5jiBKHMHt44aY6Og6R1/JRqLi4L8cS7v+l/W"
-    "vhxw/DEIuuEiT/KDDDyMXu9gbTH3bgREcpuJroxHjEbEWC7kVRBWMNGZZ2Ezi3VxqTL0M1BYzCRLTUdcMYYIk2ph8RNMJ"
-    "kL7TxNR9B9dfDIjb42Hn7u524Hg3hogOi4oduReVwk8qd336ARHBDsHLE9kZydbkTzOfoHLdGPyH/MXHwfKPI7GRrlCVm"
-    "1Gn/g1xVqAvf3V2SCVAlqK8hRQCOTVyCpdLUKbCHaSLmOVWqRv3dVG10pd0Ggf+hDh/fi4U1uiLcQhjQ6e3jwJAbnN+un"
-    "ojN6MtyKSysx3jRqsy9It2nu2eALDrC2EOraWQzQXDAvSCO6trSkZiORHnWh/bLJ/27J2WGva/dBickvQV40hsb6whnu/"
-    "9q41BpuAoNX5NJ32Uf117svnrGL6iX7IfqbF6q8vyxu+S6kiwhdGWhspcRbpNqdRWdvvDfgW2B8xx+LdjfwiTqAN1TYV+"
-    "mpam0sf6ksIS5TxI2MaClkATtKuq4g4MATDFphBNUXsNv57yc8M9+rillCg3oeEdGMV7C2rQdQNaFiKfYMuhhHFw+49g+"
-    "0v9nV2A+93lP/yUFP3snYKyjSJYeJ8Kuw4DsD6/J+BQwXgXWkwDqRW7urRJ4WrV+BMKy4n+s1OrSZSBOwXg8PGswwGvY7"
-    "uu3uhVfRTFQ7ZoIH+X0d/nMwWNw51T3G4+wuU+G4b9IZxjCkaYrwtjSngp9uJct0/k8rpqG070gHiXslW9e34yYAAvUGE"
-    "MwXEV4WRrFVIJGMSPFyHrq6FU1QfyzIHEpwDG54K/iaW66Ostk1TewgpNeyfVW7fUc6Xf4s7+oXGey2MAKIx7sSXXVl+o"
-    "/wxWMFp3ZDDVckpfRBEsHr22FdBoAha9StD4BmU+wE5BsU0OMjTzrLKMlSkj7adA42wWrRS3CzefRL2k35+xL4vBc5hk+"
-    "BXK8x0pb3RWUD/heVLok3RTZQSbev6igOvqQ7kmy4zmWbLXqHdj3CkChDP9B/bkEHC+wss2B1N/+MFmRYDIWlUNm6aOLR"
-    "q4uQP3Uq3N/mzhH80uUv5wt1XEH/w0APFD3H9VsOGPmYdj65lnGbFI1cUkCAOccJeI2f8Jl9/DAgDcfF10VMRPKfK74mi"
-    "nuN6BvWDKje/j51WScMpuMcuXTVIDwDEaRPwBqYgKs4g134P9fmPwUY6pCDVlfCiy9+5otpVN86+MU/GIqMRMNc97kjn3"
-    "rWrPDkbSZa9OnbLatLvmhG4J3JbEXSmOnjPZ8UEAWYXHUBDZOMH9I7mb1DoHp4GIw8dTE2qvlQdGQLJ7zjG99oh6PKiXR"
-    "NnNN2jMufFkRe2CzKvqGcP7CRvPpcd9zF3aZnDJA2qhWYOc4GAj21iowdbXbYjGFOUV2OnwenQ8vWi2zscwQZzx0mTTj4"
-    "CBEBe/EX5TVd/90X9BdvMYqBqSjpolRMzvGUDk0PAeC+r9UlRy+jSiKSCd1rIJzoHRAR0qH5DAcwMDzTrdAPHoFJQ6BJp"
-    "S1QA6ZRsPe1FQwfhtOB/aZW96C11k/1anQ5I2rGvjSyvwIaMsLDr/6B2ambxcTAb0ORFVFB2kStPjjpDUTeYlq13hHDJX"
-    "fD4jx0f10OYHO540HvFHBdZZw/HbTo1XJt3riAYxS46hwvUfTyTqidn429o+XH8u2Oa+msfoNYBnwjj61Wg0asVIbFgWX"
-    "UNzDejuweLCzHRsvvr/QpDG55gN6MwKmTB+FveL571jtGj8OhOBaD/rSxS3manoel/zQNPPNVDPvisC9OANnD0+A5vMHz"
-    "s6Fd7DxEs5DG+TA7GBwd9f2n/BdbtwzGm2w85oMYVutpfEbdaxuSWxvsa+BoIJfvd3rHI6KyH3rowSISmMwE6WRypmfuq"
-    "L+/f81Z0OVFANKEohjAOOkciapzat8/vCgaZ3iUkpCl7bhk0cEvoeuXdDsH3SuP+rRB77i5N9nk69qFPmwW2lmkbxf5us"
-    "D7xn9GLxDr8uQ9bdC6Z1mJ/1Q9ihibWNSldR/Nn12dvLoLSnN5csqXJ9+bpP900RF2IZArSZAPQOe+0r6veL0WUavBXNv"
-    "6cZ5vgH7mWqa2UwXGBCR2JzkLD9GyDCunS7g4z3KBEbx6dbRQP17auxNp795fY7APvPjCukoZu1D22O0QuAs6bvyBv7+K"
-    "FjDSjdb5QNNKEgXuGlHuvoyZvOugr6WH2aAf9HPv++1bmu2JwBwi2zUfyPdmxiVb1asHN1KTEmb827FOxO+6We/Ot1PuI"
-    "eV+12hSSkz/wBkdjq8R1HNhZ8j8IKMptwe5VyMLdVGNN3sVqF6dw0qh8RFeDA3AndWeB10CKLkjQ2kbN/tspYOMNmmv6A"
-    "ly33fT1sQtF8Dtq2cA5lhm8E7XQKt22rdR0/3x1hqFdvdzdddq08PbSynxtpjze5yCEq9aoHXWV09TdeZW9rK5lb1Ut7I"
-    "DMNFGpVNaQhklKXy2bza3ufBiA9lzZODG0gLwuor8jwgdrWGLcRSgTU0Tp1HNq4ibtFKl0WH52fOHh/jsuQ4iphUmXyL+"
-    "w9IdWpUhHpO0aW92EG8tlliG866HDahi+sPTZARs3FIsO8nTrRW2Luk22qo7YHDayqqaz0PegiRH4R4GJ0E7aTg+6veDA"
-    "U0Kpf/yNIJpUS//eRqNCHeSq/W3qM6qFDj5+gHFqbTBs82E+ZZFie/DOpXbcErFkAxQnGObezesclcz0Xq2AcfTRBvanA"
-    "sD9pQm7xbeO9QKYrAZ+M8/OMKYCOt6C3CQraTNRqJX41Mrt65jgbkECaJOFy7HXVQ3vj+G4V8Cw8A6DhXwNeOIsvZ1EoV"
-    "yzaGLVMg5R/lLJ8ZfWrlSX63FkvzzkIs0UZqsoG58LRxz4pl5/5p43RGfLZTMFdadwZGYwxvQFvSfORrFnfS8iWzYfY7q"
-    "ZZO7m3YHR76YdzLOw1VSJlNJN6M8kWLEa80Thx/pMUMlifIoxdWKxXN/vbgTjpU25zRfy1GVDFX0KJpxM+a++JbjM2mn4"
-    "JYsJ8VX4elQpDKEdb8NV3yl8XMRL8uqUId3KKYGF4UlGV8UlkvyrdHH1SGeg+TGjBZq7FGFaLQPQtIttNPRRgZPv+oMCT"
-    "MAq1mJW4GZWdLwxRNUKbSMPn37Klg+hbrCTAVWGT39Cv0CNiSIW2YPmlq3ani7UcNtj4fdjq9iBOWvYQA6",
-    "i4+8XQWMW5pfAcgDgORWS5WlxuAsW22vdLSGF3grN3vhNJWXJrI28Aa2yqXqRWUMW+8NmjRyxzGO3CGM95lu1/Nb2H3WM"
-    "syxRBNqtHdjDmXZlNBCESAqDlDUM8MKGx+cLL0G0ducLVHI9bP66XBsBcXCA1AFnW+kdX1U56vuoFsd4MFjlIFY/RVgHU"
-    "sSutoyDKiwBMrLjArxAiWml5v6qBIXXy08LG1XPX6F34BHXOCdyizZ1GrOcQ3ZtRwecPbIcohi+pmc+NrOyH7ck2XtacW"
-    "dUhlPG7ONxkxczRVFcI/OwprHvb+vxAP0ZNfQ+gZPPipUoBXW8+RIoO/xrZ4YwV4T+/t3JgXHjmpWnBVVL/rPoyQNkgjU"
-    "hj+2uVbV1rxpcMxxqkdtZWAhbL1cpDR9SuiGym8a/qGt91MKQbVsCKgmzYAJ7ip0rEKzp1tF3Skjg3K7sab/qs0VGs/cA"
-    "A2no5BibQ+lMkfDdKbXePnhzlVyLIisPlppIu8Lv3HYB0zfBx6kb+73RKya0R2tE4pF3Nxrc8W36NF4MpzlK3JGs0DS8l"
-    "wE4pOelfaJ4k34jkdPh3/dgQQxVh7jHVi08pHI8QOiyKtxel60wgLdoAFuNvZaJ1jv0fLEIhDvfT/wlgjzWNp09QappfX"
-    "2HgcPAnUxbjUQ0HzMw/dQidH0Uu4ruhYrCd9T189Ji8Z+6ktbnWnAdcXxACbdU9E9nW5qNAz9YHN/knCLxvFEuXOi3Ra5"
-    "w/LC6VdufMvqGKe1UNbepbpYFyotUOMSdfNJOT2ja6bQuilqQTdlGvOmDEB0L4pEfSfCEmFkiKqDGgYBaGvwqEo86qIE/"
-    "1WXWx0Pg1PfmvSo88mv9rfTYOg328HWCNxt4UkcNqMGNfYiVEhEpaqT0Yjvjqbozq0vCGz5GW/D7vHDQ36u9m5HR+3aQA"
-    "2yRekUftycEiZZhTikqBrPNPoi/TdqqnhoQQt1NJp/o/Zv8MChaPfiQ48CiQi5SXdNTKRJJN55OawJj60zFLeGrVZ3ntO"
-    "JQuSr5EM0eh4Mpma89BlYUIObWgk7cdTbrQUyurChaNRLWhM29BRlODjyCZGQ8tM96fdhob6vhVIVITvxCn01KBi4WqsT"
-    "DJkFvGmfesdKU8usOh8Vhu6Mik6YNyy6ApCC1j46qzraW2d8CELOc5939sjWU93hRe+6YcBTbsmBYuyNoj4fwecjDOCtK"
-    "t3f5w/nJxu6LxoRZdkYErAGVnidDcMRturP0CTkLmhp4W6V6TIp4thsONPOVPogm1xC7s5DbhDdTO7ONI+B1lQb/OC4e3"
-    "oatJhA2F+ZZRmIuoUcd1e1cUVZ4cX+mZeNgUz4wXN/HAcqTqwy6gRMm4bd082rlBkXksbibMguy1GD69IQvjCtz+ieCwK"
-    "NQM0nfktl97l+AExFZikRGrerUCjhAO+BatWAZQPFOnBJ+tGsrZgMxeG0iS0Nq6ZuHRjgFSjzsL2bYrWbRNKQKa6ON9m8"
-    "CyJApEa2v5+cRSDQD54BaCSd+Tm8dJ8/PCRnZec53ucWQqK9CWKR0MiOW1jx6x2a61uBZp9aTCnbCoaDgnvz9GhU6AXHw"
-    "zPFIRCBMXJjsSHgmGEVLOnAPPgmUI3RDwOPP1f8ZmFgZxnOFaNJn4nJLBoJgAMC8rUVQn0fA/OCsfsANvhaGAoL3o4k2Y"
-    "rXnwAiwWj2WUjenI3NjYHZhN3nTMNnYelb13SONq54y7yoJZZp65aJHUlIcK+nO0szkTfl5kTkXLzsBzJcy+uivBfObZR"
-    "j9P7AjYsMo9VjIHTgaHr69ksDgK+lp7su2quKsSpHP6OYVOs5+hpezEADhJGYNI/7+99KL+64AeDZVC/e3Lrp3rqjZyNm"
-    "94e2l+GLsixu3wAyQeaJXt7R2dlgPaHQSWRFILUm/UvAxwtpItn+iNqVvT4pXLV5gFFZVK3jFxCJUDGkVUzjAaDqPlpkA"
-    "+TeamV+p36a6yNgE0yxaBgo5p3295tzz/ppdXDEp5306AvYTQV7fwAmQK7PVu9jh1cGSVIuuiy6NUMvNlD2u9qKFkMYmO"
-    "XQunV3StW+j6N1jK5wY8bkLJwhVjVC+qXnsp4JNUHRjL2zgcsvMhm40WIBkE3n9hQsyzKPse6XAU5C3d7noKLLwQ3Sc3B"
-    "V6ZowInYOsnl0Cw2Pnr/IKKE01pv23LU/ap+q3ooV9w4kFoWOAsCwiFLwQuT/v7Nv7WsbSd59v5/C6HCyUtw4mLmuiPEv"
-    "983MBDIhl9nx+oCwZVAwkteSIQT83f/1VFW3WrZzds55kSC3Wq1WX6rr+tQG5YsYYUkqwZwyPvjqqfQJeI62cCkeS5wmg"
-    "jfYDU1Hifey0i62OTPtodenCX6R4rSMOJol5kUouuv3FQe1nxRLO7xF73l4+oaETDHmf3ZpW5EPQ/yeTiUFgip+arKvBe"
-    "3uj2yfcw/ShlRNldY4qJ9pVsSqivZd9foU0wcd8x/a6CLNKEB/6P87RsiLJ0t86kg0kkyLxH2VVyLkAw4qa97YkjtW2aF"
-    "ZERi4UVSViyn7wgYmCUGHf3j20iaGYmO7a1+E9q2px/7S/rMPPdWHWmdpdZOmectFxTJr5ZFd6y3ITxLV7zaR3DR7Q9bX"
-    "lp8+w32hpLL0z22duauzB7Q4nwoDY89W05Gs4Rb6nA+l/m0CvkJilDLLaeewq8eqJ2O0PG2HTf/KU8MLqVFIjXCgPlLml"
-    "bwHb+ZZVaU50phF8a/hOtCRCWwJMj1w0gqbfAERf0S19BhKe92fzW3a29szz9Pez+aod1emcsSAZjMEIDKRs9LzyFd6Hq"
-    "+F4DYCPFJEa3CcSh04dJuuhTaikkQ3Kl6tDW4sXWCOK4H7NEdOwOCyH5XttsnbvefpPmBoegDH6U1Sa7yvBtI43Wg/T/3"
-    "I6yNfW3vEOWgkkFkcKJn6BOB32Y/F6Q/cNkRk/KwcVNK88ZTaDzskzBHjh4PH2jbeF7N9wSEQ5CN61BTt23RnAmWUNOJh"
-    "1fIA5WviHkMYoCoPB16fDHcwfsKHMrbBC0TiQU/i1ZDk6jKfrLN5xpXgIzyo7wyh2sxX9MVqZ6HFsekea+dqVeivSGmBD"
-    "0Lt99IRxGf6JpH3jSjcys2z0wQLgIEzwc7b3cfVymrou4IB3dblEMvQ4KDMHvdKxLdx+QHJdQ2d9bR3pEMjFWiAzMiWZT"
-    "td+r3flJmF8T+4Zc9ZJ8wpnys85XTneQo73ZGOVzdyxrzwyAp3/UC6DT6Vrohxatv4vP0VsW9ijlRWhMD3LrxN2/8wU/o"
-    "3av+jqcl+Uayz9kcARGbuhVGviKxPOCYQ+7ivkJ6Div8OJkOgU4u+lsjw88pGh8r6mAw1gIpDXqK+OG7ETttbdTjUCc2o"
-    "SnEBoRUhWMI/QTdk+zKE3nba8wLGR6xJvJty/o16zKcMP7qY+8IzZKScBK8bM0l39iLbkEQo7GePExc1NMiGj9kfxct3X"
-    "GtWC1NXw0kr2lVPGJMqKUc1oIKIvlhY453JQa9LrYZRQ62CDHZ+VyfUUfdGeghjQLIm99ugkb0fnaDvNBcY7Wzohauh5s"
-    "7PMJp9T1Rtwusra7dXg6IXPqT6BIpIdGefE5DKKBKlvGRBvk2jRz8WffrbbschvmPau/sSL8xN3DVSO75c4rx30/gC4sK"
-    "iDbeldhfYAyOfk322ps45IrrnDXduhztiCAla0t/V2BQ82rmMNu6LWu27aH9VlYVR8hVKe07ZxQNeYIRzjyQPd0o6uDxM"
-    "+cLsYQK+qZb6z4pXzhH7KeqRUPSqdn0o1DTdMD0vlZ7DrCCUfKfL1u7Htwhwe1zyZxNBerwLAaO0hJmmVC",
-    "nTTtfR/gUwTnTYS8Mqilx2D+Bg9Ir2dB0N/Ngr5Sh/Xtvz4eOeNEEz15/TMe6RjKoZOYeQZbgym9K3hMFHNtXASkm+kH6"
-    "H4xuJhzg2koblNqwGP7m+DAbBeDFXSYJtaVU/SCpkd6Y3iXCepM2mI/A+GoGNNIx6yZXpg53Jj5rGS5FPAo7g/6L/hshK"
-    "C/xZr5JEmAXmayW32p/lLx1uXi1mKLOcUxix4k6a+qHZVEqEJTWtZFIBjvmLVGhD4G0jV3E1+HEYRUg5yB9Sf7E8qN/7U"
-    "gBz2FjGlRli+KWOgpbJGeDSmlleh+5Vg5+H6AxR2xkycJyHKImGa3Ennk9c9e2VLEc+C9ylO/h7KYc21GkyWhBYeQV/y8"
-    "8xF2QPjZOWFetkaC1mSRqrvmC3CRap9dZOrSEyycMf4Fhh9Fbbu1VvX6rDazB6+B0J4G6zeIwa3OR4X/EWHO7P610K1ER"
-    "vz2a073asGzC4wmyHGLHnKQd35N5pJ1P9gpFjVKMK1BGOyJkCrsXXgCw/YbPBdlXaT4lMqUZXqz1tdHFnE0Whvhm/D4Zf"
-    "783ubw2G+0jndb/qcGAxezrxVQ8h1RopLqDafMIoVLXF8rJAOUIz8uGOvSyGcG7EasmH6O2O/Cj4B2wV/JKaa7MN2SeS/"
-    "LJXRDWc05HPgPalXl0mD7TBc2i7Lqlv7nfvoGc9hGeV/dDBOxpx8NBERWnDbO360AjlpsEyUJGvdAB7pF9y4HwaC/neIh"
-    "4yB8km6Vs59AYfWdRnmDsrS93qyvDkQ3cFku3/oM7uFwc9V/HBgxnARRrd/1w06bTTbHV+jjvdHxpqM6dkC+AhtVPVjlT"
-    "NKu/EKjEFgs16lRdwyQui3wpfj7bTjbub6qqijvq90/3W6z7AA7Qx+RFNyrfrP0euuw1PdP+7X+3TFZ2anugIovapXznc"
-    "P7JeVwqLr6q6vnVb5bxFeZ929JEBc7NhQ8YgkfW7D9did3VfitouX1Vc/v+r5N5nV+ztz+o+DlEHkfo1ZHVDjR2KFGedF"
-    "k9n6yaZXpYSgyKYMFUhF53AjM+mdZI9L6h3ZXuAm8xh1hDyTReg//oTyP6GS9rrN6Llmr7vyNP3yTDFpQFhjI8LOFP6qo"
-    "d1TV+TkuiG8/saf2JPzhWV31GtrvPUVIn7ASQdJcdGqHH8YQkDYNGMC1E5sRS5X4JEPpT4Jva6jbd2jSgVnxaqMSxT1hh"
-    "+JqEimVldI20aWp+4juzrpoDtqw+C3nRZH3QWjQbx1/0AJFen8jJNZ2Urq8oWYvpbHnjsPitdWYHUAlehVRGkVCEF7SSr"
-    "OrzQsx7SeTLrjwzAVs/FC+JI0z9s6YXJ/kpaVq2sZgEbc2lrxcEkmSJ3qPgkBu/ScQsJzw3+h4JPs547Dtd1omtqLaNVZ"
-    "JHglYhmS5SNrIJb2wzLFuykfKepSjCW90KG1u27+fLUV4z9mfbuoISJB0C7MKnExHBuvL2fNa2ihXwcfDH/Ig6ak3HHg9"
-    "cVfgnU8ODzUHCDB4m00UBE0lRqyB5liMubU7XzdLg0r9Le3u6ueVv0ut+brw78ZdqhqZomnCU5Re6dfHGVzrMRcnuTMOc"
-    "CnddzA/a/Fh3Nrcl14nSnqhV5rzZYCC0gbcrsz4jTjcN+icjzBAnmRw7wbsS5imBFVAwra+WzYflmoZeTOvIpHCOvcLiI"
-    "+rjcwVVc9qdluDDjKKa/SP/A6Z63LAV18avKwcy9dONDRntXvph6tzXqLGauXgcuu3PmbB1Qxj6gMgRJzNreqKdTuep0O"
-    "iPBJ64RVwVzYBJtaNV9VuZlS92A5qPgceJN/mc6kCBiwXDjnB19/QuolEIgeOirBO8Kf1CeEDm2WFcJ1RGFND5/RsQcai"
-    "q2tuBFI5C4aux0/XXsN2dI7wcV7cjc7sZsaab9dwDd44xSaA1hBjX4FHx58uLBg9FqfiAUs0oeR1nOAfYMH8UoE0JCZ1S"
-    "RViK4lF7np5rT15qmuxc97Ha67WCeXnFT2Pf0petvy5HBkB5dlNR5kFtJTYTtQ/XhUhiudZDvBpxQYlMKI7lt8kelJoh6"
-    "yGkY/zesm14yie3UTmnaS9XxetscmiI1r4d1MjSXSotHdVtyjRwaajku0qV5XftbbPcOtjugzWC42SpyiBL04bAWR70Cw"
-    "A7s1+upZpW5JR2DbTfLkrqRxLlG0nkdpbSzyCX7GSfmQkQ4QFZNN6qPyztGO6oMO2zGr1LJDy9O0AWjwhv5FDpMlj7qKC"
-    "CCiwm4XmutYmQ9dgQpq/v7AS2xuyV27bbnYXsVZoPtDo/bUFLN9kIZYDFeeUt5GxPbp8UrvdGxRuGDB7SzZAyGiJJt/Aq"
-    "pKQVUkBa8u7ty9xBuG/5ri1RSl/GEvzafUTqiC3/8nxJtf7qyveCR+Dntb3MmTH7ZYfgaWDuRhb4SAusvBp5CETnpN60u"
-    "gNAaXgFELwF1S8QUI3FWjG8DKPzwY1LAzGOu8aNYVLMFfh3rGt2WobugoRPlLixfNFvPQx1qPu7/U4XbUT24TTrBh1XAG"
-    "AmReQaegcETiFnQNOB3hfj0tnuv0oc/mA8pc2GfXFDbWdprfmdzoMxJinUQfmISu01f+okjorbpQf4G2hbhIVPA+/tDHg"
-    "yqpTL46d9OkVLjt+LGpj+nN/OW2fZguQt9vR+mjG4qdd4WpJUS8SMKPHDYYzg3dwT8Tn3Yss3c35+k4e8MObq1fX//HCj"
-    "ULF7/zhEWRdo7dE4jOjYyq9TKS5wMvyP+kWq+porKjnxOe6+RS9W+A6ZAQFq0OFlY6+/bd+fuM8z3JCz+/TS2Vdj8vO0w"
-    "Kc5pbvkUgDFqeWpoeb7mTCD6ql+q3imsjE/TvqPEr11H49dgmsSgnURL+pMuT/ef0tG8Fn6SRtRtzmFfzdmwXI07kq2MB"
-    "nYK5I7Ysk1LeivG5roRbzEIP6f3968fJyCByl+9Smlcf6nM64O3dNoELKQwR0vC0lRFGLDKxPt+M2cnFDPm2UqwuVrKXz"
-    "/u6afi4ADZpVn5HTs0AujIJQ0XyKO9M5WJntDBOCWecc4kjFqfhMF7IGQHhip9DQ/N77wy2xhVPIM8yBgWX4WDbWYOI9o"
-    "voJ+9wzqLUsFsBf3e7m/JXd2GW3ab0BmilbYFabDsvSqZOpzd3t8zjTDyJJRNxE+L66ONsqBDCp53Kb/iePB6uImdR/OB"
-    "ttIPaOOMUg5MoqM2cddRzI9LyvSNLYD9Tx0ux6sKhCnLQZeMZpiUfNKBYYgdBe4PXvJUroq9UsqYUmwa4YZiJTsy+71XF"
-    "rSnQQjsiiaqJP0BIE2ucl/nrPiySQCfp+frsre8mrNR8iKUtX7Bmltd/LQdjkGe7ZpiOidr6jKykouQzGecpc3SG4s5w5"
-    "znB5ed8mOlJ7y0xKSaEaEwwsCERdZTmxyyCj9C17iY9be68cequXAi553httjP/aYo9aoy18pJVr5C+eUGC2P9vanNTkH"
-    "MbsacUSTeSkhlkoNK2itaplu7NhEn0InFIu5ZA+c4Vtjx4mc9U5J+mOgiCyF0sIMoUUdWyodJr0F0+C0bqY7rAVPm+aZV"
-    "n36hR8aeFLu1lXBdn1IlfeneiyC2/VzaAzOoivPzaWoXjWvPybuNxYQewf6wrJ3QOv9ZpPPbY9ZjQLzrcPLJQqzUzy6y6"
-    "ThC4CHneJ0L6CNQy2XoXtShRIPUyJwDrv48RBLxyJRD85pD3kILSDUgygccfWCXl1QjH5rBe/N22Bu8pjFRttHgmsVYmG"
-    "M+IhYOIioJm+aYhGMw/fxjVPYGwTFgIO27BatSISRtRcOSTezdY/85iBmxoEgqaBDVcACUxCIODlPzrKKu",
-    "CV6bwo4JjiBVfcHpvwX6LHifgFIdS0qg1Nxx46m2W3HGvAGxlkufC0i9lMlO0FFngxBKh202pSFlMToMSBwZ9rOqHndl/"
-    "aFoe6Gp1FYyq5UrWdQ0sJhRl+oz1UMdp4pXNgnDIBlGO1+BAdc7yAbzYcQwf5c1yBir4AFuRvuEZjWhWR3ksGAPzTti40"
-    "VbGFtwjzRsIBjTU4OBHTWdQiCHimjWF9oXl6IDvRMZDxM64SxdqMh3dCalGRlyd5Pm8X0Y/DOdjk2LebIy41ydyMgTmI9"
-    "RfTf9Ut+V+Ez6zjB4Dgtg81nRt9CFWgcDHiqq/xY6rQXnRtXly00k1+ctW3XtWbqp1a4kJ+hqBRRrheTLxgpUzN/x1rcw"
-    "Wq83PAj9LbrZ/KOdtj2sNlXyepd82VxFXj+ggWJHzcZNncxrBoETxdUgeKfWVjtIUkttsHW1xsYusXlL3djH6XBo7jwAc"
-    "qhPIR82FpcDwywl/VJ/bRXEGyYX7AuWGM7ImNMkiuyiq4mR5aByrVe0QipKohysaCIbL0IdDp4mvuAZ+k0WkMNJhGiktM"
-    "3QiS36NJ3JegppWT1VE7OzNd+56oPg7TTJZUkIATWa+pFOA9ZOR/WgfsRxkI/8VbxauY9f11pPj+Y7hhSm19UDj8/VYdf"
-    "PqodMgH1LBvalHoJtjQcBYHXh15i0mJ6esY9bY/Du0FDsD498Nz0scJIro0DECD71AhhYz8hEMOxAW17aZOneQjrnZJO8"
-    "lDqWGEcC41e1LnNESQdKwRvHAy8l+kgcDRjzUWN5jhkrd+XM0XK2sA3dHmnSukLAJw66fXfdDqwTb8DjWACV3qZZMneW/"
-    "AEUF88Mbfa1c1iJPDlEiN9vNU070QWyYdXRhhNllOqsjJLQeYWOP1tcLaZJpfTPq7CYDVcWrHuHGwL+AssAdpmb2fvxe/"
-    "VVQKIYL9ndkpf7E6yA0u6UxnJ/r3dlfUgF90pXi0bmI5TLrqQmGFmVfnPhMi6yTHIk7pXx88IISY2Dp7fWGx0+5nBgCdb"
-    "XtqwYXtyyDmVRD/xV7c/F0MjHxu5b3efRQ5KxM/nGBw/NSyJX9CjSUdOT+FU/hcKx5qq2D8iG0SStPg37L+jJspsOk6u0"
-    "uZPKOjOiA96lT4ZqkcmFIWJIM/ZU5sfSJzp2N1JIKgQ0C4ogrAW6Kj3u4A9iKWl9vEOK8zQfcaPzdFJy1bewvDWOlVve6"
-    "jNG+dPMi0Pi6YhzxLuOpb9Y0fbqOI3kzjxNOF+3XqCcqMmUiV7jBWVngtLIP7jgdg3H9bWqZ8U892sCg7NJDWYi6nIO7f"
-    "v7q9CV0PnFE4qQHJjeSL5mE5wOHu2lmjbrJLYsvZTFrpNQTOLbb043VKey7n+t172OK2+TrFpyVEK9fO4EmSQrFqWqO46"
-    "zsyn1uCHEXK2Cd7Nz+glGKeqfCpkXGyEJ0WnLrXh1Yke91vbdld+G38SStySRpRaIOA9Up/UJzWWl/OQKm4YONfBQQqT7"
-    "HNqeq85pHBwW8s6bpGyR4GZaZYF7ZcovgUHzzOtz88XBvpeD3ftmEo2a6RnlFGKI9Tchcl/JSVbWyOYkfPbfhHWBlXtXN"
-    "P6w9f4CpJolYKUZWrOHlQ+pv7aicAiWGdDiv6zCQ2qd/jyr+M+m7Rht2LkbDg6fO9HVvk51eQB0LqFQk93RWJeyvHoHOf"
-    "C98LH9O80JkKlIRosPPq+0gC1gXvuKhm2uwzbvnM+Lxay0K1iBsz9BRZAg1sSj48RvGLVmY13oJ1tqfkhTCRYS5JMo+Z1"
-    "kpiuXpjB33NvYjofyJ/rhTF2X5ooeTS5rlsTL6GkXhK0iuViwMq423OPpE2A22C2UTmTghVkYW2U33B1lOJJeChGS5pzm"
-    "9400S81AR4Pz+RYoVqXLoT7Xw3dVhNlIv5sLsAiFU6Ie7cbBM5yMyw11QP60Dg9cCwWtBANnvsU1f5tOQ0vAYkYUBi+hr"
-    "sBZh78nuVUi2Nu/JXwX7gp8061LO9ae5T+HFTGZscaDbfyiVma1dU6EBpMiROoqGacteAjdXKTstOmRIFk+HVj2k6WRY2"
-    "R9Qdgp1/tYB9i2WIb+tgUFUEod6WxuPKG+JXb8v23iNRGj5p2km5sOlNImNtYtdJS3Ctro85Z7RncOUhAr+MFTmys+t2z"
-    "GkvdPMuK2NjMo9ma0OiJPRkp9AnQ2+PZo/JNFf28trwlczDRfZbxk+G+kTMeCPU7AcfBVPTK2V3Zo5B2No7buOFGdHHsN"
-    "CsZNkiSX2896OS+umIkrrpRDKlh4lz69QdX/tld5T88yrcgXdc0Wl4ztrfGJe67eJHiJ8LzajD//EMBsDFhT0eNSSdKX+"
-    "LvxSWUVBPxBz7x4ZTt3tdjS+IzVNcqMvsSxWqNXd08OSchHqre3beTCEOYOGZ6B9MDtR5Gou05sWDMPtGgyiEBczbyprm"
-    "MBdRjwOYuZ7CObc2eDekDu8LTSl7xX7+sgGwcbRR4ufCl8vfL3a8IP99aXDmQxv1TGX26LGFD3Xzvieu+extb76Hx5nAq"
-    "wwy+PHjzYsp8iTIvTr4BJlTpRfzCMB2v9hkOk1y1PHqE7w1ohOik3p9YcNGTXhpDphKamIGhf3JB9OP+dSwogxrsM3Sf+"
-    "grM8S9bk6GDXsVkqEd7ZLsZBKHWCpc3Dm2H9mLqDcbO1ZRRtTGXjjySnlRjW6U0cx7Mv2UQBlSuJQ6eGWb2pJPCRWqAyx"
-    "PBR52xCH57xGPKvJEKQLMyQwdnSk/llOfup1Dmrra0FvaxhJ4eryTKLaC0KHFlzehnewgtjhM02QoIS9SeJ+l9D3Dbw4X"
-    "KJS1yssOeLYReeW9iR+QqQNSRB8dOKdC1qx+5q916VNs9sXZ/tQJpFBXPutfQoMRlSyc/bPamwIZPnc/W2tUGeAP92Wo3"
-    "He/3U13HE22k42Hj+DIQ7WhGir4rxYgrjs/ejTgPSefjvR4+Q+aMdtHe/ICVrqSCJIFtqOer+yIrRbyh81k65E2tr2Uh6"
-    "/i9Klkjsb7zGhgZfbQkLZ6ZlRIw2+1f7OhY/eJDEjYFaD4a1cW/VgsrowEhLWEiaGmucwJNgWxlXNUzoT5//h2KJpGDMH"
-    "pKYRO1fudgUEdRM9Cpd2r+UdRaxvjP3xKd/O23bXGQ1Rfq05ktXWcrBCWzFi/wX7LQaga9OIkPLIm+uCTYp/VU+7eMm4Q"
-    "oBSk2pike8Nns1z2b96rGj63+E68lThI54VA6HOhHtP3isJP021DDeKfuj0EgxbTmlYwvZT1p+wrRfV5zUwQ2JPobIMfO"
-    "1zChL5A+bbRtwEy3723mGXTlWc8fdswk81Nism0+1VcpR0Ege8Z5BdL1cRN9UTf0FLRRqsVkQymx/UvjrZFJCrCinIEud"
-    "gsxOku2Q5R6Kg92+J3J8Dgt46bLA0ZQrgrWsTx/WVirOhN5XKgW9rfHGij4ARYp419JOoqu7RCuFhu5PH6cu/L1iLMmDX"
-    "RfS6mHc4VX7As8OkL6pWfS6j7SNsWtjf+yD7E3a6WCsKcMfJvATo2PA/XzWa9z9VJ8Io4ejh8ePwuuH15Gh/x5xwTOx+H"
-    "86WCgu1qL3yUx610ubtnHyaOScbq/p86aPx/vTujvNtz+63M/ldKwel/3BvH1tMnNsLomdmZuMfl2aY+IKr9u94yVqhFm"
-    "7d2nKnd5lFIdzXFe4thAAuQePuBIZJ5KMOJ5EsJLbdNjhnfAP3kFY2GnbZeBpTmIohpc+PLJAq+I/AXjEG5/k+cptUI7h"
-    "xHrc8Mz9fUD7Jzk/h6PAH/Z5KsXflrOCBB5AF1M77gy4Iz/rayLFO66vOWOTygdq2c5XwLu6JmpRmxeYpg",
-    "dWW68awAORHoM2bZO6R+r2notra8D+UJA/PNCpDX4jvDdKCb3IvIiTdAAuZ94Zwc2BmLWhU4VkNE4kXCJLSFHSS8JgAB+"
-    "dIZJvSZAzZ0e7qEJJOzSlD1Mr0VSsB0s6pKzrTTIj6Vd8fLB9AyPRL4kDE0ensmY4FMBIsjrb9Z0PYWRc1JK9bgAdfZgh"
-    "8HbADSJD3spH0iYZDUZrnxq1p8P9LaSRn9C5mq2jTbsxqZIz9j0FWNqk/rVLPxTviONvLAtVe4INNN300IxrJciCt7257"
-    "A2+hAu7hs5Te/0IGvvrOmKmHkZaqyQYOy+qMULGdtUf93T7biGOU3/bvvuXa3d52vSHkTocW3npm83MiFHxJgd7u+xieE"
-    "YkWpO50lhe8o49JqqqtX6UWpIu7BiuSM0j9lqcv80dAjPj7FFpvbwRgBRPH+Xut0QejbwamvJlUlei9b6Q5ce4CQN83DB"
-    "eyLJ78OB61QWdDjvAfluV1nYVXptFxHZZzz1wLZZsRVBiHC7Z1A8ehNeAGxCqEumOvb+XQrGv2VIX9DnhOb8KxyuU4Sqc"
-    "NEu+hTolyKUlsvAxxAlkDOrUm/p5tiHLjTHYkjETOxJKpaPW9OckDl1TkexU576c4ZcEdgWrqdss1za6QDYmcQVEpzIXC"
-    "cZ7gXYdfP4M22cVxQyvmIkpWkDZJNXKQA3p2rmhrf4c3lC0LicNii6+h70Jt+/7Eo3CGnaC5oERo5FG3MtydH/fTb/bn9"
-    "bbEQiyvYPrvxJchexPqz0dHAPU3YHzQotnJyK7Sk9ykPmGCQjx6/nKZLfDhcPNo/FtJZVks1rg1q2EbldiIHZ51mmPOsz"
-    "U3OLAgMnft0f/V1pu1/g0PW4AaE8Hw4RO8bEZc6ak77s/xt/9sCceimmVZHBGxMQvrq4Shlx6UrKnAnwuI2YpV+yf/ALW"
-    "LzktfG32HKzylXV3zMfhurG9vv3ockgk2jKTMlrMTsJswvrJFQ4/clzHikfnKNoQulbWdvgsVpB/JW1KwsSKwm6WUwaAT"
-    "iIstwbe3KtiFcxhloyy6tYM2CVs2GOgF5LhOfo4JdLSWeSqAEXkNRb5LY7jWyCtptNJZFdBjWteS/+x1NEs4W+SmSfuX0"
-    "t+Qd777GJJPPe1ZJQO56zlsL8jZEpve9zVta9g2I28oC4cmEP1mrsG4wfujCfkWjmQY3gBxVtb1x6P5K04JXqyw46VQ7I"
-    "3gfHsdvVPiDWBYkQKfor8hUtHNQbIMmtukBJiqDK/YlxX2h+BqZr6TBWdhplO+85PS9XLY8RO9WtGyk+dz9PbwEWAjgG+"
-    "KVoss2s8NOtdIdLjtRcFWd7i+qXl1MbNls3kYLz6jGNF9ZHJzupDuqjqmAqWffRo0EQJADycToinEludgPRY2gQcgpHkQ"
-    "UPkCn7mIBtnxWJec6OL9e8Zz7PrdM6Anv+ApjyXrS8dXax083L9+fot9qHLlYdWx8JtEvtAoQ9cIBZj/QnsrlW2mMuo5u"
-    "ahKVk/SJX1c+g7vNfGhc38/pFzu2M/2t2tURpwS1hJPuAIwy8rfEQNvU8nSjq/xlbLex8LBAmydKpgrSMvGEuFVSwzP7K"
-    "rMKVRzaCLZUWkw7xHlHlG1C2Av/FALTYmr+FKWOHYHZLkIoc7yKHkoLX8ZHZ1vuIqPZDYNHTOBqKOam7RdTJijnDuqlio"
-    "DqoAsI5o6LGVJGDlhSBbYpPVNGykOVI5QQeAhrXxx73d+/uRC1niaSX+PFlFWZ/0iKlTbEXH/0pvl3ELDPDIMcBLQC7uT"
-    "zQcUdIV6t1HieM6bQcS5JJDuhStf1Z8oYOLZJZegOgfcEuWr5xES/dFgOcf0jfN68Rs1L30qhO0R34XtXcT7tf+uNEpp2"
-    "mYPEL6Ote1yWMAFLvXjq2Gi2QkLAIWCnmhIa4cZ+ZFUVZ2B8sykaBCXSjLVe1RpjiS0/ScYXPWF4JiMNpBZxBLx//r5+n"
-    "w00gSdUNw60htUaoxMvI70opE9tN6TXmLKuSxbEJoYhi9N04HoyE/P0GggacT+sNPVOdvnDqumTXM/dPXVamQq9AzERVn"
-    "Hw0Oypd4LGivuK4zFNTmbqUceGaedk5jB65xhTkaB/3gDV+0ALIqb5gl5/QccaFpzK+SvLktNsW3sqp1RpuzdXOR5viRp"
-    "+m4dIDEZYEyMaWyJw/tKekTkAXeAwdWyZUwTdmqnw9rEjwfHY97UaUZokuqho0oI96TP0u0NedMmKCFxzefzObFCPxy6e"
-    "xGRJAyWjowM9AFybN0IdPMsaZ2noc++m7kwRzvF04Jp2opWtYjQM+MWxhlfEsypaG4URcnmu2gXfjYQC66hTbaFzv/0bL"
-    "Va8lvUBPOEpumrbaWMSe2bDVfddquT8+D3f6prWwP1GVr4ynZOhVc7AbnhwhqeH9295hG7jRuEg/f1kQIfilUoP65aPcr"
-    "fA505OuQZTtaWFTQDrk1oDW5/Toxjm1gRzlMDpG9tRO7oV0p51ZcpXaYWK3VaSvcvkt8VULEw4BG7ZHJyx7BWX5fV4lUC"
-    "4y/vGflOR4N8T7gntJOgqx10E3/UTdZJlezKU0gy1KuDj2anMNxIJy3Q5fonsG2c6/PPG9BJ/AsUOG/x1Er7PcGv7559f"
-    "7ti2E/6z+NHp2bYLv77y9PdgOP6PxrFT8InTcr2yycmyyCgTCjcRjMaVdkgFfLAJm2dvMzl0saHxYE2/bqJJ3Pi3m048B"
-    "ILS5wCWlNhCUMoMqINFFYwKZFVGMxQzgnVnKiPj08UdQJV31oaEA8n0vgmYDgYL6sw1jl3DNRGXEGXEVzU7O8xcEHBt5P"
-    "asipOp4zO9+xRuxKJBIptLZzta2jiFZ09hWsYUVT41VN5tiBfOLBVwP31YekeXNUzG5xU9w4+G4NRszvOh+dzBd5yV9DZ"
-    "GCakCg/tjfsb13NYuWezJNzOH0y6IkPZde4EUCl941nGAevc5FVJ3Miu34TshMyjON56tcZymjIILeQgoq/LwFU0/xWxm"
-    "cEiIaMvTm81bmCuMhR7knvIAG3JponZ3mqrdMucnM2LSrmCCo9nBMDdAEfxmiVD8vu7xPmcz7DwU69Rk9r/ei0CfUzpxX"
-    "q6NNcFIHmuwisT7xrpktG+HXRlN/3B7t1bOVB113vdIexmPAFe23Y5HI6ZwlEkm9yv6lA8Dtjpx0h/mr6gSzjxOoi4hvl"
-    "y9NG1AFD4wQG6L1W+5B8yUoeuMI24diXapAAAqHJuvxZbHAFYV8aXULYCKVvnmBriWwpyGH4yahtwPKyJpaBK33chbp4Q"
-    "xLkPVsDMbzSHrAPyl5jNBsWkGIniZh18CCmoadEpheANrkZEbRpq34kiYaOw93Yy0QD8Dol4bSyxEmjgN7CoCox0LPqNu"
-    "AU70tLvfyn210awtOh0wfRYmcnAOuqTDsEwwYQqnqkf2+M9Fk9wtNskkKTB3CsXijJyWgIERwIqD5igdyikhdJdWHbNPZ"
-    "gQDce73aAir6AZuqEVjN8AYMpzuLqIslbVNK6glsBqnoVUYuexHd2W+7+rtcSasj9XVsBV200X+TnHM+NAmZUtaRBDNLE"
-    "/3TWaZmyMQTwF/UB5y9ATqtsBAC3ZA4n2gAZzXesE35aR2sjRDuVKOGL7wBr01SyKVaBkIlU8u3AEs8XkabfJJ7+doM+D"
-    "EwKCdqVSRVfvVxcBUa5fTrC+EN04wkcWWB4QxmebEataX6gWJ3P4JB2Chaacb2UvrZuNLZF5QHJCMKLj0MahJVdcjVXim"
-    "WHQvzdvhPHdihuWb/rIvngaNA5XbNlV4mTW7ZqQ8SqQaCRxsI4Eo15AfSMhXq32+2v5kvIrWTJynvRyhXY",
-    "W+pXmCJAu2j3unsm2YzyUBy4lAjLRqqCvIGGn3BCVDYFhh78V5n0BhLVeOIBqwXG8zskxiRxNJEYHXYD4U2Fv9CBzDx3V"
-    "vx2bs6mvhwOPb1N0dgK7AhDPLzZS7/DlrCOMTTKzs/EMYdBqxVIYDiRPQeHXSIiKjylp2i4y2XrNOp/37bDQidZgqN3IB"
-    "ZnHD4VN9KqYTUkEqCqlX5ZG4HQGaA5sTxfW/slFbczh/Yz7xV9tlRQe+/g/G6tFix0EzMQDxzZSh6jMkRtYw3nRSTnplc"
-    "C/fc74BPZ0DENCnS+Q5Grm7Sd+4p1N/qTXWhONW0CSPCb9Oo3Eq9UqAaQF02A2dvlEMRFrgGIxDKQmHuRQGZtUaVxNqqE"
-    "ktFvHng2CtjZPK2nMuGp1E9sxpuI06FtDd6aHqTKm9Xb1sHHMUvnYMEAEWzgB4WQUMZ6IqoB/0T7uxiTyC8/AUCE0JbKh"
-    "mDp2U+HCOam9iaCH9sH2nbq/NW2t9iJQdDLWA2GMbKRkZFRuLlESYSHOse5LM7DxGkrYoijxNIwC5IQz19jWUOY4EALXg"
-    "qFQaTFKWSxvR95vEEttIYICghDkgJ1H+wrPHOjELTtdDhEQusopk2KYQFxFVkUqhCOLdq++7OUgY+IFA7tsskSq3xlffq"
-    "JVZLXsC16J16t4W3qebJq1BWbjO8Ha61BNE+jptM2u1s6t6GQbfeih2I1maZ7zly6Z7otZvArdnAcMejF2pv6vDy9TQjC"
-    "OLc3RfOW5OVNOhd+0WrBMrZHeYowBcDIJJpuKeaqSOOV197KWayJtJwv5qlkhxEnST5hG2er+dUdYE5EE9ENYnwS5n12o"
-    "yzpLBtDR7KYBbE6VlJjef9r6F4uQ2gNlK4Ysbw2e8WAaFyQAlpTlVQXyZhj04gI4LBMcrXWsC86VS4ePDilckAvMbflkM"
-    "5x8hbwcLiyAbUiHIMZPp2xoyA0b9PihiUl5E3SpxrVac1+A9hovyUDUHuGQlHIc62juBKs6sbSSqoi5wYKZy73VLgV5Tb"
-    "mT2QHhGBdQODGHrH6qE4LvrPgQ6b0W17EW9SWsDKLg3HEWjovzufJVYvoR6lpobDkal0iJPUF6xiZefnt+cnbdy9+O3ry"
-    "vDfNzmyjs3k6LRKgSxm0mrO42RIF04zEgFZynmQ8WYx9Sq9RY+1NMb80LQVmR8E0HRMP2mKNJPII3CJWMGpaVqdre/Yqr"
-    "RLespKXhzYqQoTG8wI6Vc5xmNgZY4/ZApFhQmrp92f5zUaJeX1mn8iR3WBPoDU550gjYkHh8E+cBV8CAd4VDw3iJvIUcj"
-    "jNQYVqerpJPf8my/YIErcuAait2PasmarvSE1oS1nyF72cc0CQO/A31iMKhyYq6mmKVzfuaXu0jZQee2oFfcbq27DVLAD"
-    "tl8Yz5l+Nn/h05gFOiOCeTZkab3UZKV85A/jaoBYQHplxO6nmyYhOrvP1RxS4gg0pLVboDQ1wGHiWG9XZLTbncZG7/FTl"
-    "9gU9mDh9MZ00cBkwoutOZ0SjfYUk8jnkfkufQ7TN+kAvC1T+F9I/DYc+bO3vZW/FsRj1r7P0Jp4nGixRxrSUZajjJwXj0"
-    "wJWOj4sDEhQ/J/CTKYwa97kS/OuMHfJGQke8TRZeqfaYkWF80TY/3INyUiQCver+S0JIMqbb/1eDtIhePFoOYJFlWjm3d"
-    "NQOXMRygI+pMtUPWuKxXTMg3mWtjhRGDQjcKUk0bhkb15g7Nv2u1b4tkWCYeh5KI4SLwkUUAfoTJtXIQCkOaF4L7SwOs/"
-    "hNbnigpQvoxVVjooTK94bVaiKdvqeP0nCaxXAQEtD5LChe21bDMyZNOz8IMVPODSBMRaZsH8qJYWXOkcJYPUcvk9wPKm/"
-    "adIQH1KVpHU9CDyhhD+HQZ5cs6gAldKDB8Shkfxcpsihew39dR14mdDrLubpJA7+V9BOOtl4aRq1AWWGQIHmqpsRY8AiL"
-    "wdBizsMLgVbUbmDfBwLdP4kQwon+t/lAER4O/WSqpdE0CI3r7soFQXMSqGcAl5p1+QNvyegcOahb/BNJGLmCZIcu7b2Sw"
-    "uFumt+cKwyrfYEUr1z2yrQPwcz7qSjG+JClYjFgd1Y1KnNm8JBemEx0sSkIWu3aCAiMy5GCxZnBfitQWIrPo30KADEI6t"
-    "uuUwoN+xerDi0Zd/iJlr//vIUkQKGZhOBdrTCwlqECVn4n9lEsUCQlGzkIY1HKVkCwoi1HSuKgZbXXhLtEx2mgbsClA2n"
-    "EoTCG6YRjlWeqnSNICuinMdV2CiBF6sSt7eMYnZHs62bnobQn+LUNG7ZOU29pHVpvkq2VleOeMC9rxkLGmTaiKBFVcYI6"
-    "inzfcJRdAJxiWT6lvd+OT46hJRFWyK1pC1xYuDbNDzdvquW1gaK2rGKSJaMLTsQ1E/rEDDg5ORIE3KRXiW1Py/Q/ZQ3er"
-    "QX9FebTpx4Q2vcyroMkiB2OLH85pyiM2ZWV16A57fvCk2f+yxoF225fB5wmHYJwW4px5pUcZ2Qatr9uCnyumDPqB9SVzk"
-    "UKIpdp8vkViEcMrajut4T47Zw8rcVJnSA6qCLFd9+neP98sEDooilV/OflafSaqb0KCWDIb3zHasM9wHpA46Ts5RVEg6+"
-    "mFbGBZNg0dNCAL/Odehr3D1i9BonFoa5w8kvcfWk5GzQqdezEedlSkO37e2F1Wo5d+LIHJahl+LAchzPSwe4eVNhn1QOF"
-    "KThQO7eABrkeSkLhGEokNqG+raP9+xfpOENifzFjWQ54PwGN1UI6D78ljwHKOiioJgBvu9OfuP4+ZrjM42YzOIPNuFBmZ"
-    "pZMYNGVdx31za9ke01I7ZTsT5nHSnqDbxE1EPjqBNnqSD6ORP6iQFFgBk7X3MzAGI1zPU2Wl17XF5Tt6AQlF4jEjiQOp0"
-    "MDKzNSAXO0tiMXfh7MsA5+n96dJAO/x7tb3HsIi3vqshxNarm01/TW1yCauulzcRyfw/Xj9W5PIZG5rzhOIx3BIxUyO7/"
-    "NH1P4PKcMuJDne+DCvHVRPVU9enqSjGf33Cuxldi29jPYe8RuH9/qBimXUo56IKO2PqVQHBJm++UAXVjdkJsxPxyP3Urb"
-    "8xoJFvSrpZNOWcN7dml9pDBkN+k44xE4JAGZEKcxQ6y1813mIKlcQvtRN4n6LvxZzdyfpUXTPx19psHSYdG84rWfuO+RS"
-    "JF6QWvhCZ78ZwWf024Op9L2tUCSEHyLSYAp0an9ZoJHKeChI4dxPiKGAqkdYFsfF6koHUsPdPZckE0jMjbRWnYp8bS9Cy"
-    "vyTjx1i/B16yfsZzQJhkxXFi0v4yo0v8Ac2KqTA==</script>\n<script>(()=>{document.currentScript.remo"
-    "ve();const o=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.c"
-    "harCodeAt(0));new Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"defla"
-    "te\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=d"
-    "ocument.createElement(\"script\");t.textContent=c,document.head.append(t),document.getElement"
-    "ById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</ht"
-    "ml>\n"};
+static const char mli_html_tail[][3836] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vX1/2zbSLnz+7qeQ1ayXjCBFsmM3oUzrtGnS"
+    "7bZpuk22266q26ElymJDkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgCAwG84aZQVDkebXudpfRMi6CVppcLKruLCo+eJ/Op"
+    "/QvUp8OjgafDc79ISplcbpV6Sn961Ol2UH/4BiVkuxDs8rgnB4O1Kfx0/g4jlClzOdVs85RdDQ/fq4+jfrR8fkAdYpVGj"
+    "frzKb070h9evj08NlTrnNRJLNmnfg5/TtUnx4cH0SHXCeaTuNs62uD+dE8eqY+/Wx2fhDHqDVP0nRXnYNjU+uA651Hxa5"
+    "qg6mtxjC4joqsWS86PHyKWvP589mzp6bO/c/Oz+MoxiCfHQwGMx5knm8N8mD6WfT0nL44n/WfT1Enrxbbs3f+/Hw6PVCf"
+    "Hh0fTY8/Q6XLPMuD1irhi3IZTWPVar991XpNt23Veh1naa5aL/KszNOopGdfxr9GP65ab6OsNJXsq5sAiNPjLyq5XhZJV"
+    "q2neZoX3XK6iC/jgB/rquhW8ylKNo/X5/lNt0x+T7KL4DwvZnHRpZLNorpM1+W0yNOU8G42o8fdKl8Gh72nRXw57F7H5x"
+    "+SqlvFNxXejrvR7NdVWQWDfv9vm/97Gc+SqOUti3geF2W3iGeraTyjkVdJTjOT5V15FGfT2F+73zqPF9FVkhdBeUm9Xmw"
+    "25/nsdn2VlMl5kibVbcCXaTy8jIqLJAv6w/No+uGiyFfZLLiKCk+vJX/IY9VFtCj8YX4VF/M0v+5eF9EyOC/i6EP3mkY8"
+    "nOeEoYOny5sng95Rq7wtq/iyu0pUN1ou07grBeptfJHHrX9/rX7Iz/MqV98m53ERYUA8RaqkP90yLpI5N9ilLycR/WarS"
+    "yqcBlV0vkqjAvflZrxIZrM4m6xnSblMo9sgy7N4L7lc5kVFL20imaogyQizEprDeT5dlV09+HW+qtIki4OD5U2L0CWZtW"
+    "ScstpoqPK8m8/nZUxjW95szldVlWeqjNN4WqkkW66qNQ9cf2LY+OCDUBUUQYuND4NcmIfdIpolqzIggA416gS9A8KaVu8"
+    "YuHOZZN1FDNQMDvg+uuleJ7NqIcgjHV1PV0VJ/VnmhNVxoUuDBSZRD0Ju1vqj7nSDwPn6lTGmAehWlvEsrIpVPFnfGxzj"
+    "h9tCY7TdbVTafEpLYb3My4TxuayS6YfbIZZHf/g71ZjFN8Hh0EztPI1vhhGtxaybECKVAeYoLoYXhIUCEQslrK0WwcMb0"
+    "IWaRunUO+pfXbe6raco8f0/mBdaujTmy93Ts1kMeMZ5vQaDXv9IoC/rqCUf77f6wzSuqH9dEBr0qtvrD+JLersVrXm9z+"
+    "JpLpjPaLv5dLrIyzhb/6kBPzUoIFO+Y/2CKn8El7ppTOyLAWe+3KKuZmuzvgNZW0Puqy2M0zRZlkk5vF5Qp3hwMXUftMD"
+    "FwGdusxoVNc43uioDz6KrNUYbDJqzjZFiwmqacxNEqyofCpUjNqa/h2ZcaHCTLbP6HWwe7oJ8jTiHPHc7xqYb1AtHbnq0"
+    "xOP1faR2HjJTWEQzAly/BSrToC+byyjJ1jXUnj1tYBKP1HSt3wIgWqixKWnVUt/X5tmgN9A4Zx51TBVpjFmO1DIIwSU70"
+    "Vu/2qNpSOqGnNf6Q6fV/mZx0FgOTIuYamriNOgd7l4K9Uhp1eC1zeLQbcoFxhbXibLbawB408vyKt4xzW7Tz5vU8SmjfA"
+    "/1VG+eXKyIprVmuI6mFV99WiVL/JarS2rnVvUu8yJWvQ/xbal6VZ6nZYs4Ayj/fWrZg2who5hHl0l6q5+i2B/Wo+s9P8A"
+    "KuSR6Gl3E90mpkat2MGA9Fbx+D7emEK/5NT4fM7t47kDSYMpDAP00vlxWt2tT++BqwXjY6jsQPHzqUlteM8TxUcari0mW"
+    "IVZ60QP3Z1G5iD/G6Z4RddrBf0hy6aG3LV4uhmcfbrf4ANPuHhPXnpMQRDzOwdsD6fB9zHGnCHhC4sg1CV/rNCmpvLpNY"
+    "01tHAx75sKjP3SXw+D+cnhqGyVRd91k7Xol6CY/NtMCQLcXh0cNUrm1UMwne+fRbBezZ8xxquWzndVYRvebzW0R2q2WIl"
+    "kN1zL8435fsIRQPS7cieoNjgwG1fR557f1om0ySvyRMTMvYiYJILYOXTqyqVd8crV2+WeN3gdCIGzF2dpSoQahO7o/tQd"
+    "HD3B9p7VWeRmlqe38eZpPP7hYxzO/1Up/B6I+NNFMxv4YNgNZtsc7aMPGkEIC0T1+fE/ysLUdOD3Ut+tF/oc96zcJFqP2"
+    "Z7vX6kc+0zq/z5kJV7NZuXYaHvBMc3GrV15H1XRh+5dkPLcyPzJW6YeebblpUjAic/cFMYO20n5vsWqQe0fbzT+k04XXe"
+    "3bY6vWfHel1TtV9X+lHT5/Ro+eNR2j4Q+KI0dE5kYlVFQ+ZbHSfMzCNOH20xRtEJNgtDEvDojKtuTGSq0CDdZGhxP1NNS"
+    "PoVdTKWot/x1sTKMKMhTTzUDMPVmDe9KZRMVvv6E0W35Nkj12t6LkdSgMv0VxrEUf02sNC9XlEahANo9YjGi8SHjXIOS/"
+    "6HfKhHr+dhSJOiYBdxU2B1iEUDoSYFbX6f6SU6JETIxhuy+iOnJlkRExbAvSBlThFtJNOthKH8A2Asdtvd/Fiv+WC37wb"
+    "Xz6EaX2tuWndqT/UOmc3viK+XArXNEMRtXWX8GI+1FsSkqwdPbnB7O8JQjTdaXwRZ4SJaXKZVOs//tIWXJ0W/vDTwPhIm"
+    "foP6HOooxUGW1Mr29v1LTPc/P9AHhZM1pw2i3gZ03ehA9InSYm6AAhokrzB4dEsvlAu3SI8IIxTVUH8fBkVVAv3LVp/vg"
+    "HYg7JRLRNZ2JLEs4Ol8GrYtSrte4koiNz8nyfGm95FEd+uHyTJpvHevIgb2truVSSvPUwvXbqhFQz9BWjW1PnKC9KIYDV"
+    "dJOnMNzqvK4b8Ze1bf71HSoulrJqhC8v+uKh7aOmeFiAcWVmA65ovRWz4I1WyIWiwXvjAFyGS3pMgLXU8/gOVpTddRMWf"
+    "EXmeSk+eaqZPQj1PwGFr0Br0XXr8zHyxwU7wRsd5j95qfWbbai2V/Paim6RcfxTaz47qt9a1aCqvL9O8ephd8bgIo8Q2s"
+    "rQs5VAA/HH7lUH7+kNmXQ3uI7XRpxq8YuOOsdFJmK2T+S0J7ET0sypg3Oyex9V1HGcbzfI/NkUPWbqOtoVB4dENPVwjK3"
+    "MCkTTkcQ8jWm6LdPhws0bTRGU5wtBtt8vD3/FWME8Ks6bX9+xtTEJgd3Pb6u9uqKYN2z1BC/z//mYaZVdRuaU/1IZf4sK"
+    "r6YJmjxkLkZ3u7VAbgadFXhJ9S4rNpykx9ZJNTxp/PutfLXaIFYJN+MQD1iJpSdvVr5NqkdQWxO6tTIbUaemO77T3bti6"
+    "8sdL+OABYuIsXmt/rRXyLf4kHwPqcwu6vCC1rEEk7QKQiRNJgk2EpoHe9S7FVz+7aDzD/hcM3q6kPk9u4pkVzZ9q+UkLU"
+    "7U+SgvQY51ULNk0yWzK1pbsnVLWn93LeWAbQgjWR7YhntbbEFsmreE9k+egT38+7ff7hzx8EqibqPuQIYqNcLWejF3SIf"
+    "50iUJQCbE/Gs7qMisZyVqDeWHUx2cNjd9Y8+R3tv7o9xwd1rFl8dQTGpM8v0P6rQVpI97vkNCnxLhpGqgiixbeUf9vMBZ"
+    "Gyx0qg9nVYZso6rAmfv/D29+oTUmsUAjbf2CKNUZsraFtu60mHLN4Hq3Syvbl3hxuW3j+H6QYfKKXz+cP6oG7bK70Du9d"
+    "7NTdm+v3+AH9rYjL6k99U0wJGhK",
+    "7NxSt7ZF1NV22wxyR39S7LYzEGlwOXT7sf2QSH9wu3EYp/tbHiXQVYQC1xS+NlmUcmAuHwWyqhapmjt1SDJafbdl/QcZ2"
+    "Abpa/MGO32D40CxsWVhrfKNGDQd3GGG937TF1bf2n9xem31b9wOmbHt5ffaAKcB2JojmsDobiaj9y8Hg+VG7IQgYoy3sf"
+    "NUtmqbXZa+VFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6HrbyFCd6aJavXPzQ920TgD3ea5FO88rY+SEg7bbT3tL/DBL"
+    "qpsDfQqor1Rz4FllHXNJvdu4ew6WXre2S/VzlbdIcHro39D8jbKkum+YzIUDJLggT+KBWtRGLnq3KHbMB7HLvkCeKmxZZ"
+    "NoKm1S20SzH1VX/pwDxFNv8UDaT0x3B3t+S2skZbGA/ZV4W2uel0f1li+qWa9JMuoe00JQPPa1oEIZM21AHkKYu7FBdEV"
+    "11mBhWGrVBy4ggV2Me5Z1TezuIqStKmS8gaz3qDbdnIwfjP1tLUIH5c3/podDmqtYkvC3BJvZA+b3mhhx5+1JNmqFrryX"
+    "F4/j2iqhTCaDXx5/uyh58KqjO5v+yiSqdluau6DPuhHdCTaEO+MOUC0Gx/3N0s+IkeRCGXFKGlisL0Tsr211VwdbB0Vqc"
+    "ZM9h8oa/17QDKzJ35YDH6CueIL7XwjzbFAJ3uzDfefe14lICbMANV9tYfpv125mo2LWUJVhdIqizg5keCWzOIgusqTGTP"
+    "BHZSSv8UPbJ+YsXYL4rSs6z3IHrjv7KblAJmwdvN4zbAQAcI4iMU3pOFZYHnzvIBnGFcpgxa0v6vYX4st1VqhEqWVfqU3"
+    "I5SRY5SmMm475lPcMcKCNLqMjRLXFAz/lNtMD9Lvn7YANM3yB9s2gKPmjus9BQ/fgq3Rwc2n/wvKvUtA1E120iQ4j+c5u"
+    "35YJto/jNqOD5DQTroY7N5l1q1tO8bUA3Lopd6j2ym07DIhu244/wtuZVzDaIKAsKQnGZnk6dG2HvDpeYyl0Fx29T799m"
+    "MRw7fUXlaDtOpmt29qXdiA4kCr/A94F3x0r+i+14FR6e/5HWw+pY6XK2sxamKmfbp8UHs0r0dpVFxubzE2fa5YrbMvGPq"
+    "8vStZV8C664h9RJNOvc6085au2OSS1mwqxpLN/znRnjytZBa25ZV2a5pGZRm22dWnrbWP05PFwel/FiQ2TBdRdhHPTp5Q"
+    "wQnUPl0dM90+PXlCRfRXt3v6SeMLgNNVEl9vfeN/3c4svkqmMXV1FlVRlzhB2P5SF1FN6pi+405+crI0bcMvqH36ZknsN"
+    "moR8W3Rim0lFU0hbMW91r8zwgVCnIpwIylb1xgvm0fL1iJPZ0Oqi/LzmOaaoMiz3AKvaV1HZavAupvFMPYX8ScVwalF77"
+    "aks60yggGobK3KeNY7ebKkfj0w6k8eGjZPujvoV0x9SeRbLvTAnZLdg/+8RTwP/aAOEz2I8Ytent9WxMyZXtAoh3qMMl6"
+    "GA10CBgSlF4ucJJZW9AlaopVaxjFXzFrzVZq2mMoMW1EBALPZ6zpKP6jWSyzO1u95fklwyBTBr1zk19SRNP2L8LiMCfa3"
+    "LkBeS4nAQm5aTH2q5DLeDZBviSfK6FUrjqYLM1/4BmFGfk2i2TRK417rHYEJ7bRg5wZcKl0AArv/6bODwWfDMviEsCJOW"
+    "4RYyySj5njAqjUrogtCs4wuHchcUue4GaGlDaBQOYF9ES0JXf8yypjuuUB6Z8oETOa2lc9ppPnyoWXzNWR9XYPGEGsUod"
+    "4nBaQ4ekgUn/Dj83p8NGDV6rQiEjMIQJ8dHAwZHnacn9wb51DjCV55u0jmVUfugUOteZFfSg8Y73BBeFVOW2kcXcU8IZd"
+    "/EVCkEn1wgfQ97gVATPYWcTrjmULF3QB6F30gwkLTn7VSi1Q0sBmpWpDwqctiZiHiUyY3VUxcZwGoo9kFsXVSef9i72VW"
+    "3P6/lRIZwduPTOs/MDCzyEHGaEryacQkkHvK4MZ0UCV6pYVd0VlAD6fpqsQ4mWIy8D/R2CFCMa0fWlI3ptosj7mBXuvLO"
+    "K0iNOeAicVekJE0LtEWKIxIVL1P3uYFNqYJpeIlGnfwUAjWPRz8i4slumjA8B3u9SKhy93wY+yoKSgWxhwrWcSdGqzE6r"
+    "K/vo5JStqaXy7Q04vrh3oHFoXulfmKpHg7u0SHmDBiAWp22msxLdyNCxUztW00GDKNZC0B5YTLdkHr6VWMOtPV5UqMjrw"
+    "EuEMkE138v80Xi5ANqHwhJQKWb/GBsmpJtd3w+R6Mv1WuzulDzA2lNnc6ixlAsxlWbvJXlyaRpmYfv0UBEYBsKhNDopmh"
+    "NLse7e73X2SYpBERkWp057UpYxHP3BmytCxyEiaIYDONIiqbAKK8t/mXJMCyIq35sonJuoi/L9yYJ4wWVEuq/6UvaUmu8"
+    "anPTRl/y9z9pebBuZtw5AIBIi4F7/MlAaylN7zNQvtrkMuiJfHM5oDe2kJBoBeLePqBLV7yffvSRz/5MEFcEPhnTZqoi3"
+    "ig+uavzc850evG5HCBzAwuCeUSCNUI2/rTXxCf7tMvLC3++uWLoDVofZN8AYo06B88bX3Ra/2DaZ8QwJYoW6wLAMvZiAK"
+    "y1Gt9l4NdX0AW5M4sowsW9T+Zx9WUFEghbpmupYUQphS6H/+nTeI+sDiZVu2h5/nhKQwEtITehcZckpHQrEg8vA7Oy81w"
+    "vsoERpelF/u6chXeeHGPqvTAovxemV/GXhGennsFSnx/BN7VDphNtFUWZvF163W0VGVItaowZN7WHpn6wU90gbq+ylEj6"
+    "13ElVf4d3dZD/uQhVpnpEcEheJdGMWsLRhPNr6uOEzmnm3WJ8h50tECdKPRVz/3SnrB71FLnXBJ34UAhX2BrXeu9FuI8o"
+    "tLf1x12mV74hsQJKFuaHhBQ+9xj/wetfKSZHbPS9UUsE3kwXg6Cb36+u6u73eWXupvfJWgI+HrqFr0EAvGt2oem9oqDU9"
+    "T39/IR6Nw3Ov1st5VlK7i0vMnpJinNK+AfdEDiPb3C7Rw2sekFJVHoEuoI9xslx/5wyKuVkW2Pr8NKgWbVBD1ypTogNdX"
+    "R74S95ReGmcX1aJ7tNlYDFg2MCDuyWa+QkOZNFTK2/kmZGxRUVjqhlQRVr1sVPWgAIz7k2DwpK+S8E14+qYnEaOe9yu9T"
+    "X39tZPGqk8dodmJqcdVlPYs3/fVlL5syQgsg573Rv1aI3Iah1L8Ig5P8VeD/VeaOzN0dCJ4w32hb17FKSETAZa+aydi6b"
+    "3Rk9pNPOoX9WiyIXzTAOeOsxJHyOftVb00L6u7u6kerr+/P+2tshIKgyef65svYS2QShLdelFnwA2mXp9QYSj9n/Ni+Tq"
+    "rnkklApuvVmYFeY0hj9/wpCuMTS3CHzMCGBZ3RoiurjUcqKvfeM31qgfxK600s2j298+9X3kxUok06yuq8KsDe1/dMgJe"
+    "12BKCTrXDBxeQWlctd6E/eGbE+r28E2nY/Dl19B+abTiRbugkdHt+A31PYiGc7oIf6U6MFy3+qMo+FXdjlE66YYvY69Sb"
+    "/wNUGjaW67KhQZqYYB6a4Zqe/aGOkVQDRr1CWmzmXnHTNbpYH+fe8fUajQdmwfdwaRn2rfzcxEKwufzYK7iqEhvg6lGew"
+    "WoCSpZ0BtQRqP3bLlpPVpnm/J90CawtieKJZeHeq+ghAUDFcEXS52FBtHfnF708Gh/35OL8I266EVV+Ku/cQjZGxCyqX/"
+    "mJYTLMg5fCdb6iN1ovQgTaoC74D8wfWfei5o4vejoicDy1EuZpk8D5kdamEZyF/gRTAm0tpSWPRNbvQpbP+7v/yhr7N54"
+    "dLmM6kfpstpunqpTN+/uXH",
+    "pgZtQfXTAjq6nXBVEkVanMYGRZj4sv5mlOEIh7bC7qxj1Mqa8G4EgZz6ElZRGRMk37Cl6Xr9I8qo6fynotH+d6UX8XfUf"
+    "0PbzQ0yof+J56ceHb9tPQu1BnPsg3GN2ZuqDXwc2yHuOWpswDh7VIfT2KF6GuOD6bqB/1kJLMw8QK1MruwJ3cmtN4L3SN"
+    "vk8THv7YXK6/e96jmPr6pqO72tXVn+iW9f3dHYGoT3AapoSeLzSeCZEievoCFD2NO/SSPBm/iCddoqePf6XVSfxvLyL6p"
+    "hGi0Jg0DV2I9mBlIXgInqp5ONVAESReERJHhq2ACk4tQxFIXXTOgK/X4UI3f4spWa9Ow/7+/uqk3N9PvZWa10A6q4G06g"
+    "wAnrMTC9gLVdI9QSqlyZrSSzxvU26fyPTFxjZzQQvp4oSGt7+v+3cxOQkviaMNL2pIn4G4RYQS6kU9kAtaVGeE3i9OV/v"
+    "7t94L4nrjrJfP6cGk7lxdJiNcdMIztTi9phfRGdMzgrOG763n4EcFUijoQWxIFVrEuC1DrBNfxLS4gfldWs3Vaf/ubu+C"
+    "uNoYnHUS6CrjiqSx0aOepMeosCrdV08H9Awed1Tzn4RX9iV/Ejzi5VJLmuck2Qh01qTu0TOi2wpyeVBtwnckTX6ovHdq8"
+    "IyGXEKqcNdmHlJ5l0hmuApP8+7qScUE5bGH4oOD7uApDTV815vGaVqGRBPeKYyWlmmhm3hSDn+svEy9I6zOa6RYheVw1e"
+    "22TvtDM3WLHWi6lkaCZKO8a3UrC3t1HjFpuH1cKvp/ZwW+vwtJHTF0TG9PaHbHj3rsBacGEzW+LYn8rmi9TSZ+xlB7i+3"
+    "E8FplvfP4Ism+p/n1CBPuUYuLU0L2jD46JdjxgqYPRh5Rols1UHkXl51bCKTSrudvPpQEhRgw0IJV+D1BqyKKDCHM26bG"
+    "NMOkhEJIZWVFLNOkAoDit9p+57UnU0Gr9jSULgCf0hO6YZpLaOuO6VEvyT5sjSvrRcWUZOvItKUOaZY+qzutZjF1Wl6dq"
+    "t9JPHmq9HAPlP5ON+tdxlFJKta7+AYLRBcf+nW73cHArwUyXjXL/No7EMFnGiepLKU0vzjQ7zx56vsuusyHq5NQHg1XnX"
+    "Du665xxMVrj2ZRA+GYPkt3bfZ/afvD11IP+9G6iso7vSPTfb7By6Ku7YUh+Nz+/ut65Jgn89xXBwdbBblfc8UPliui12U"
+    "47j5X3ecTR4rI2fTSg+mnNJgfMSrkmn8U4Xery3OSJ/Nenl8y99rzohPp+91ddKp7TpfdclxMTg5Ji8JFGBFPr2ecXycy"
+    "wRl9HvXgcETPnfl3VkeiUl4dNL/yWj/ofkYrZOu2r2+7nwVYM8TKkix+l5Pknaisk/rD2GC7o+dcZQITZcebE46CABFZy"
+    "Rv0ZmigSvwyVpdMAxRIvEEePGhwf2ciuu+0ENBXmiAZEhQRUSaSZEotASkeR4r+34kgOCzCU0hYi9Fr+QLvMHsLkqbbv6"
+    "wO+oPDNi3TxNKZhbomQrDoXINVzFmOj2jN4teMCVskUCoLGBpLYrBGUaBPJePFhHCN9EqwdioYfx57+kV6pA6OobJ5qOZ"
+    "PfNLN1bgNe2ubCqf+ZEK88cvYM2NXHoDUFYD5TwbxoT98FYO8hILPowakAswGeLQibv1DTGy5HbTanbnpy6L3a05MrU10"
+    "xteXCtfqH56D628q4it2wtjMgUE2K101lNw17x19K5EVim9+0P5exP4IXhMjzPIdlIiX5ZTodXvk4XNqr+8HXrW/Tzj1r"
+    "seurZ7fqR43hw+tDZriN/HtaNCHhxFRNHSPli41oPb2KqeH140eslLOS64yYhRe1eiXbfFHGkQZplZ6nIYzr51oN5u2UY"
+    "9b6QnJLP/IvKnSb49TkqymG+KuVF+ca9pqXUXn4gjRV0VOTLqNFErJlD092qrNDp5pdB6n7eB9vatpjPKae9TboQoG1kf"
+    "riqSKTa8FmLM1S9wCtzYm5UkcyRaYmEN670lHe3P+K7G4XlSWyQWBXK2lt6SbbYsSyjV36fApxTMUwCxm8UTj4znNZmAK"
+    "iU1e6oAu0S7f+eqfEErW7LkZaPOPZXQjmv5HQO+U1gg9Chg32D5Hl4owJ7gqrYYZhXifsD08JXCnSVthlgjgbGsM5hs0Q"
+    "xLnuFDJJBzvDQhJJrwUaGZjodRikpuGp1PQPxpEaq0fLWptllxJmDO3TXdt4gq4XKVMBdoKdqaRQR6R5nlMukclRN7pST"
+    "b6PvaIEKTqEEjbbitMH/UvSDvEFzH20/7ofct7tP5a35OMQdovLU4mEgUJxx7o1dEXLwhn4MkttlO6uWgTEayfH1ARzLC"
+    "EP3qjXbWvscixppz1cdNYH1dsEommxLxIcryhTlzmM2KtJYRH3MJwBSXvih8VbLVKwlOY4sRBf+brxTNyy4LxFd2xzZJG"
+    "wS3NCwBLCCS1EHmJb2bl+4pAdOVl4w/0knSAqKSiej3xwvchPGAVm5XaWMw1N054V9xP2DUrvICd0HzW2PAOjo59+ONUr"
+    "+XbBa3eu7vxxK/purGDkRyUBUuv0pYuWhIV39Kvbyx6gAkV5gaKNJ+5LBoNyCBTUYXt6aCEWlzcYvAYZ1SdQfg7k8a1oE"
+    "KcVkZyXbHu/B+qQR2tpf93MaZPj/6aBKgI83l3R5fQZ2LF80v6VsVmpNiZ+e+rbRW/ul3GBDDm8nHI2z1JdtEeSQGhIU1"
+    "8XUe3U9eD8cKUElqcW+yB0PPkl07/ZtzvPo+680nn0ZMejbLySn/UbhPYkrC8u2v3b9qdjEj9W27PGxyDcRckCN3dlTQd"
+    "yzSiKdtuiJaRnSGQhnyUd95/8r6TBgn/ohvnqySdnSWkwLFh/NzL7+4SQmnCR6Jwy2T6IVh/IOoctHna2opppKm3Ufzlg"
+    "HqyF43OqdMdD8ZWoDb1P2h35BrrNIg67c6OcSyjJKuowbQeR+/x+Jdfnkx4ADRjbQ/7sh+y/Drz23baszAGlbIvecEvs8"
+    "5dAwS+wED9Kw6NECH+EKptjZHtiXpdhmtByoCa3APiwMZJX7aXPcFMJbvzTNiJXMIIileMUZSxFM5EtDrMYj/tMzD/RD1"
+    "nj+Rmh+Rotj6IqpPQSh3459s332krbTK/9ViUBT7hMZPYnBE94uqKFt6FvfN552DqbxOEWI9zBDJ0r6dEZ013UiJUiSju"
+    "biNTNJL6BS1aYctC35feVFMGwsf6Wd+1kifGSv4NGAQs7vYdNsAai3v0IdYDXIPMmR4bMje1ytb2eA3XyunzpKPE5pEiP"
+    "oigDJLpttWCVu6n0HfPYcCq8OcSlIEBv4xAAROfjUXvP/nkvd5aeu8Z8yygQzwKqrAaM6FLWRqbNJSE15mhNXqEqyUtPC"
+    "zXSpakGA31QuNEZdOY1kRbLxwqwS92uLjeLF6SBBKPoFbTVWdA0ggvY6pIP1QPPTm/JRkxMCj1IZlhF0zRAgvGpOvQP9Z"
+    "58DtRcPcoqRVeMriQJJVT5ELRi/FRGWJJeOssR90xDYo/Q70UqLCVekMcjqhwwJIG/puQqGIBwfDVOA8dkghqj7vJ85hZ"
+    "qSMfeaVAYX8/lwtiCbbI02XhdWYukTKCpOc8pG7JB5RpGgskg8gS97jrIoXlTd323OkZMQ+A4y4cnJxQQW0fyVUE+0hu9"
+    "Wha6zTYcTQJ9/r0PYLtOJvQbac2vOWytVB/idGrMossA6PYpn+1nlCSkFyNGGy694SL1EuBeLbxg7pYz9PvlTHK2U+8qi"
+    "DYEIWiYtN2NmJ+kWkE1NxAagnWxYJ1qkSmjIs42OtvgnijHmWm/Zglliw8/R0AJrHEqIB0VxJ0iX5mPf02MQ/icfm4xD4"
+    "JfRggxK+DHJ+XO1TpWIiUy",
+    "Du5pgDbG7C5CGaMUknIAC40AQIPfZRh55YmBOZYo8zQzOXXPYSZjFLqdzb7GuqJNw9P57zIoJ7hKTG17mCYhqmWmWqLat"
+    "MG15oLcUWrSUaiDfGdUVqLUUHqJyFPZKLmGDmsyNItzR3u7jxb472lNUCMFnMu4ouE5edSgchN0QO7E4lJWapeNEWpQPa"
+    "sda1CNujkTtSADz72lWXdd8JshF1uufOJDCQ9Qwg6tWULVWJSbwstramDes85Z7l4GLkE1cFcd1xCQ7Wk2BYSGu0cU7Q1"
+    "JqY70c6x1Ovs7N4ejiGFOWR2y+TGYsAakvZAAjUkyISwLUx6q6WfCq1IZPdgGiajkilV4q67bRxwJt0vmfrMidkxJEhRE"
+    "wouMJg3yH7szbVfQ0MkgzRiRLI548tmU+tnpGhji0lkFl4GZhEm2MkHNI0wvS0IRD5PUU6jAeilstgShIVZsxTE/O29de"
+    "LhkbLf8IeR3Wgrmuz0gdnPtA+smfnC/bJGp89Z/vMMJNg/RADxE2R5h3a83UE7vJVa7BChqHQCvc1gg+hjdr+bxmSepNg"
+    "X0BL/Ck8dpYDvBRGnoRXlGkBeGd8QaZ196XziSWc8yfXGQO6lsOmuDMUiUAJpFsqLZPPbF42M6hPoqSoh+fZH5BPaTOKT"
+    "yocWTIskm13RDWK5qAPOFr2VowAqJVsQa7NzXctCC/gUaNMGTWGw0pNoC9veKiNwXFCbbZLyV5qftXg3uy3obCvjj0Fub"
+    "PFbbWOFPb7h1qYaLJAOTF8w4jJYcp5fgc3a7CrbPStH6nxhNNa+r8589SYkdkXa3xU9kOW23uAR8YYfiaOfdcMfVY29F+"
+    "oNE+s3hpGN3gRNu9EbteYBfp6ZBkGmCaN/dDHa35xLc/TgTE17LOMu1IpgbnB+G3UKf+59FPtI8nKmeOU6vnygW/ZVAnF"
+    "v4AIJ4RfOPWsJ3ebbzGzNFpcrMWPpUG8S31tgZ8/K5fv7c5EFgUZCa6Y9kbcdKfjNjjVqMJfVJ6zK8T1KI1A0xfz3zD40"
+    "dB+r2CxCIko/GXPLPaKX19qNQYNkCw1oQe+lZrr391MRMOlDFcmAT6CBPnoCq3i9QJJa2NAykywQfbfB+kmZ1ne8KVrEJ"
+    "ZFl3fRoCicnKLELaXSu2LJGlaEE+Ga5aUah39JSmvki46DttqwyQsnEoKS6DtmgVPNXApqgoVXWLNgUajr2GClw+K0/GT"
+    "I+03Sra+whugJEUgsQDvhvCfykbxxM/Gh8O6lFaNx1icVc0y8tk7zmIxqFVF1ElfsToF40PqBf/0/yGQxJsxmHLkSs1hn"
+    "zeePBAT+wfKjKrPHg89LYB85KsQ28LbXy/8b1gDzLmv5vMoKTg9F4EryA6xXwNof+DunW126Pb2lljieG0vd6PVuPFIkG"
+    "iefyKDyNDOrR/xRpaFpFMZy7SaoelQRNeCTlaoEEHYrVC9IaEZp7OjCmuVib5l6X4xys8gIZMmlVldR6ArZr1ROrGYm1o"
+    "sroBXgRKmfAg4BWLzYF4DdgXtX94k2kKvPNKPGF9aZWJBhAorRZZ52aoLy1anWNZaVI4fwOSV+kT5HaCL1sMBlXpOf2rq"
+    "NSl/R1CQYfQlBL54S+jAfReenxy11+wQ/4hupOI7gClBrBqWCWr84rKjBiMtqL4wztQYekWyjeRsiUfdO4MSTSLsrT/rD"
+    "sdmuyaHC5nPAu4mpJMgF1oIMdRepHhE7hhn7oBgPAHX7plvuIe76gAu4jCvgCL1AP7/AC/Sp5DzJbxH016vFGWxfCvrO0"
+    "ejehu6Yb0GZbjVfq5nwfwcRJtoqHpiG7xHQBwIdfYfo5wexmKPDS/qiRKsQpgs8R4R9SkiKgzUmBv6PuIBg0iHzENm9ux"
+    "I+ot7nKO6G86rCidw2zv5b3nFaye+PKaBJIh/UyMzx2JcPygauEjC8MB/WgrVVZTBus697drR809+DsijlpXMzg6FdCVY"
+    "P+Zii2bG4B3Km09pDM2kPK2h6SWXuIoDSRZP7VMMY4RN/JYVpxNPGhnwuq5QTjUhgtvwysKnvSHxRgWWS8LLTBDtvCleN"
+    "nLJMHPk8rmj/elT7AkM3tdjP5NQQ2icODvvoqDp8+q0noyy0XYnRkBG8g+n7M338ihQStLLTrtvLVuFT5JHzER9uMxr3D"
+    "405v8PRxpnqDw8fZJBj3nh92+ZpKDqhEU6X3knT00Rq9fIWYbu/Q37QerfOte+xTHfaDg6Mj2P5sh78oxbJD+BL3zvN6X"
+    "+YleiX7rtAqdam4bdjNV0820DRVeHzY0ffYOnxBiPh55dGi+tvR415/8Kzb6x8eb3fb0yPuPT0Oes+e+p0MnTWF/edHAd"
+    "KsouyfMKuw3OA/PjzuP3kTNwby7Rbk4WbOnlTG5zkBB6uK2Bogae78x0kM5zDQN94ifeJVeskO4Dtxnt/EZbjD/emreKN"
+    "gWRxbjRNmQVlmIyLRgUM8i2FBSLrMl54/rL3rC+lGt9J0JQ1JfL2h2xv/cUninFCQx+VQzwx1ZJxMhNAVvnohzkuFSlVC"
+    "g8B2adIZnIY0pq3lPKemmD7VBiP2KJDmTwYQ9OYn/ZHUCnRls9k2ZxzI5bu0Zkjpm5+G/VoT9OSF8XxS9/46TDvTbsHrh"
+    "0bQ9Hpivx8p+gHeWqQzUs8xE7U8c91dQMhJ4u4A0njTcqah4Rd60QofT+jzKX3e7jHHPTlZJ54N9yIig8uKaDPMlh4b+P"
+    "IPcdMPC/tB/wEOhAfK1OAOEvE2IyOk8aLmxAkK1V2PNGC7B/CtpREc+o3GXWHghdUuFGQgKwFVJKSsstn+/p6+YhNPBoy"
+    "8SPPzKP08XS6isBj1Do6CQcPH6At40GW+LuP+o/G6e10vOj0kAYfACzcrBrGqP1iwgdidL8nWsNVgh9576rY6wGgPfXx4"
+    "q4vHcPA+PXi6vz+DyCvg/jz2NEOJus9o/XWecptPDrYbGGhqu7QWYlg5K5rPvZjo0v7+Enbi1RJWYgvXLNs2o5kV5LgqZ"
+    "U+S2OeNY5ULvejddKonmhA8lhLMpZH/ZAWJAHtzEoIXndBVR2bclx0M3d3vYliBLH2P/RNEQo3y2HVlIoYXvH+0fg27ED"
+    "wI7j0lAlcP6k3WtMH/Kx7HxtFvwhSMiZtVKHIS4BSWAcdXpbeeP6yJvINqYE0VWNNQr/Jxpr4DraUHPrycJCoYng+QvfY"
+    "HI37KIiaCIyVStY2awm/byiuICrY77aAgugLnhoPBQRvKYuc7PUQApfDhIiCtEkM/5G0T7kDb+Vj7Is9iepkEnrZUB5F1"
+    "GnFeS7IWRteaJYU4WZRtGQpPEKlGcVrGLTvMjhdhL7utWqSzJaQrx6S3OvVpROLL01Y3pvRJaRpTjCHY4mEkrOTe7Q69f"
+    "K0jcxF8n7nN1OhlgJDO9/crIb5GdXQHllSoYsZDl/Iey8tOTRHy2zuH9rWLXvpVzIFB8EqEbaICFrGclkmZzGZIFM1m9L"
+    "Zq/3LzxaDV7jS88/iy/I3Ism7M15Ospb7KCoKVDuey7fODtqlKL+WO7GsdHxiFDWEPK/i2qdozjH0/ailWCLWAWrhsDpH"
+    "lRhfdsGeamQew/Md69dO60csNXnux+h1bYko/9JVXCsPqDvrag4yot8rYde89PLxQtFEtjghgly/++iZovSdqAb2R49l2"
+    "+/Q5o9YrnvsYVlbqcmSLiIqjYUTaAslomY3IimoogFyBYo5mXvscTm1JlcZBpLsov37wmydXLNSsc4A7AoaLd5l27FsvC"
+    "w4LecsZ0LC35m+2GpRoEq33Ho8yE96huk+xTT985cWyq8Vhflpjpi7u5T3Ob0C0izp/d4cu57B1GJuBdssy5UxV+gfH7Q"
+    "D1feY7vC0l2XNsH04OdrhA",
+    "lluUdItyDitCnapILj0EUX6bX8fFi4hbiYVNEjCN4cN9tRGrCNZUWC3Vk+BF9m4ptLLTbLsePpZM4Lg4lsbKorWh/vZOY"
+    "jVyewFnCNkSQif8Een9sxmRySB2RAlQTc88gbYpXXWFJxDSUVtHpQthL4mgaIJIkgjy6/SQDOqFJOAK0Q/5BGs9tBD+6b"
+    "klqs2eXG2f1gG4Hqnrii6IJuZPRGVjRSXavA/eI5cVxga3ugaMjf2BqrJxs8WuwC8erc+JAj/t+xu+/xIeeM1J/65s+jO"
+    "0OJyWPV6/BG2mzrMc258EkDAysUbWlf69RBU4QdAfqWqveuwm+oZIk9/x6lfg4tkWdX9Sd+TXsol9enaJg1uvnnqG15ys"
+    "ON/AQDCSvTLH2wV2llqqtzGyWO7+MOL4n1yvwKgOsOL4Y556bW824TPWmofFKVbqn1x6lGsvAE2X1B50Q9hwmWNwWkWfx"
+    "Ue+DPf0U3ULboArt7Evy+1FaKi6lunMrearo7pEtrBA4GECYAsOcbOqSL+Jb+/uKuJdVaQvoxROxz7zjSf/w7Ni/dgcF6"
+    "bRdyXv/8unAv6BsYH5Tg4fZREdqJWSfaCRIqftZ3DrQBUSuLlqhqokprt1++27u9JxnPYd/sUD4Ra2aJCviJWAmdfCg25"
+    "WexPgiFwmxl9KNrjGrsXXrAuDXFTh3sDyjdIaWSHwatJ+EVdfYIkm2cWLFIlMWcQ3MsG47E259KduLqEapuDnLiwMy8nG"
+    "8br9K57TcY8vOu1GHqM6+5DOeYXEkR/NaNVWOvHoDN5CGCpMnLrs3e0SMkf7Ml+VcXtjqsLpOnChUsmqZ/0BiwBYMrSg4"
+    "tSGxm06H7V1K212sxyxoKBfUhI4oFiIyImek8ICKm+/LK7RYLb6iSKoTj80OtPohXIVWjDBoeAmfYqQcA9hKBA9pWwDPy"
+    "0DB15o1KXzdFUEJbForaK8zMKDvuPaV23ZT4CODccQXcamdW/NR1A51XDPrj0oGVZ7oW5jf/9txsKxliiV1kAsVr5j81c"
+    "ZZtbm8LJ2qvo29sbj9ivdSUIdMBw4tZ5qCK+RowiiCKT170WEdCuJjTHUYS2QiXWZWvMZ1vrNtyxbt3mfSL8JGVutOdWO"
+    "qfUO9r+tamwT3Kr3FjdUr5Tfut4Tb2udW8kTr73Q6lMbGx/xjF/UjDjXtkwhfeuK2CN/jBQ/s2tkZpI6BrtIoMeUzwMjD"
+    "LkeXd9vkd+xo0Kec5yHbB61iQgafybRkxtKJrBST6wJhhYkEbfU2k+h4bCpkjAafeMVSP6w9FLjTxnYtmQZftjhwlHv4z"
+    "BcMtEe2g9l2dOCi82zp5BjK07Yi8dqiQER1VnrooivVYtWSUxUpYiyDz34BpsvFHUU4Pv/mGxNnE5LZ6PiMEBYp+qUdor"
+    "zNoGI65DBy/ySz4+vcqK64oz52kv8TY8kngcbxQnjSAhFRbq6CEavvdrFRbbNqR0HhjIfBkDg/OgDi0fPJc2etE7fuW1d"
+    "I2vVzt5KyhUkZVotQYg5+6LNtWhGHekhE8wQwlSiE1DqBwZ+798yOnGKmDK6XKZxCZs1qo1I78H3GHLQJ6XY77QxWZyWi"
+    "W5BZTeBzjxWp/4y6m35vuPl9/XX0Xtl4nE4D1bUaqqxBpQ7VdjcqrCYoTaNzQ9Kbh24t7+fnMo+lIUyG3OSbm6EWd14In"
+    "LtqO3MKg2HHb83rQVxgpbxl6MZ1PDLi0a7//S0p5SOA9Zu79QyoIAnyI6DepxCA2ncTFRIm4+6lMxf5gWkhTOfmq6q7S9"
+    "RkfOFab5KOetO6zymlXTNEv17X7nmdFie61beZClCnb6KN8j6qWcdUkxAK1KSWbacZJbGSmJyYKLxrFaPnd2KHf7na0xG"
+    "kCn0pQwq/g0qECeNA0F5d9dXTeFxLil82fkZ4kdAWOik8mwZ041Ovkqz5ab+3AxzY1ULPdf/KH+IgGq5XojX3sXd3QXjO"
+    "NbohoQFZCPilr4t2clXSxzh1/qWg2FIwMpTviQJqyFDtRE+yukOG+YmaOOspvGrnPa7Xat4VLaUWCh4ougoKZBmXEoWW0"
+    "hynDmeJZWkly9jEnlfEeEmaYHEmg0iqnT697Z6/zlNdIsTbfM6laxlhAYvsw1NaAG3VgR6ZegHtUwyWdAu46iY0oCYJwt"
+    "/AOeSwuYgpZRbbndyERu3FHRumztLOn6uUtnggyfJNKxYobkIT3/zLmiGwHyr/N/LpXm5g1KbjkIbQng+wwt167GH1Dz8"
+    "l3g36LBzampXO9uNGIp8ZtpZhWsjVgXtr/VVW7FM1f4H869zBASyM+9GLULX92Dl1yNZjS8mja7mrpDW9KRYA9OMvKbW9"
+    "GawVxfQLXqmO3iNmUKGfMnEzOFyC8fCTtXW18bYYrF+r8Z6tdXjrXj9xfhsgi3iz6uqSM5XFZQdzDUpNWUJUOhAnL1mD2"
+    "HoMQVRObaQndzdeTWY+756Cyd71FO2GEpavqV6Vdv9mv7Jfl3IGrcjR8fm95MS/Jmmzrgd3Ulq5qJnkn+He85YzyYKeUm"
+    "qlNDR1hi9fyc5AxHtRZwEmSJpwf0rpuobzSU56NR21ArZMKHASkJr4x3WSr6tgDZWkIoapp58hxR72h99D1+Y2AcxNZnc"
+    "NAHttYP33+mu1bOmu9h7r3bQFpvTYzsWVSgikvEL8ZV3Ec3gUqYm7udqTRPP0peJB9VRonyKAd9tofvU31E4p6WhUk1WD"
+    "WU2TUm6aEu9CWjserS5Jl2YNCSSoV5CY/8WzDqLC0/vrPBQ2ryK7UANJnEoGVeAaM0XHqdhMAvx9y05/sqD964J6CLCMk"
+    "umVcnRQD1Oui2BQWX4E7uFSEa6c7pGZiwS54vwdI83AbGtm83qrFGFYAIVyB6xPON8V/WjPKivz6kf+hM2xrD2AUdgBcJ"
+    "v7xlOrWMP4h/YZmQj/CXVW2ENq2EilsYiSMSDcysj0qst2Jxl3jieiFND1gxDtVaSMmQZI0Mg0D0oStAxq3MGACzL+byf"
+    "aob2yoOVRKObdmkRmsOTVfLa8WXnoq+V8ctYe+sFY0tB27Xbo44PtDeOV2N7ImEwY52y9s++phw3wwm8AqkFzsfrxiDas"
+    "ERUr/2lJ+JPiG9K1uOPfdR8SRznJ0oUBXrXJJXf+cEtn1l6D77o9Jakd7U6eNt+odJSMH1jo77NQnRYxyapL0lKJOYsAh"
+    "+VBTrYTBBGfYXNWhMmS5OacboPRMeyDTU+0QlAeq8//+ns7eevXp59/d27l1+9/IGe/W1AaNAfxcF30Xfq562GbDiuGPT"
+    "rjf9shy+XghGUhQvCcl0mrilcKI5l4/9UvEFSqCsvYksnov1pbSezibOhxFu9rHmbmGX9PjZQ4nFBnNQo0nrv37qxoKIS"
+    "nwqbRcH7mbR0HRnM7r11eOv/uEGxJCChZh28uwrhQDWOJujQV3U0OEkKzh2c1H6m9Q4uRjd8aSmGby2e2LmY+jDrcuInt"
+    "TYRgPy90oQN2jwDC+3INvWHC+mTbIzA198WsKN53dQqgzVlhqhDRp5gvoGrcB1cFyn7Kvuk+41n32W8t7JdRbeqtzoJwD"
+    "xU+M87/qgyQdZBCHQ8MkqcDep3Nn9SCaOItCO6n3tAilRT9bQZ2JGawI66SR1Xf++9Ky8Zf6jnGw7ObmaayACrMHBPNvC"
+    "wr/ytryXWva5+Mp6q+YTjjbgNQsYC3sWpgZCfjacTHX+U9ngGRu89/bDFKCcJNjKJxOIeiJ4dbdhSQtrqJU7Invnvg11v"
+    "oqJiYwByLUS6hWS2/bK/5farBYm4UmusqiA2OiR8tDUVj6tQHo7rKApH1dwQeoBA7P3s1WH3hC17tDJ0bDr7h3s/iwuOW"
+    "Wt2a5Dj1H31yvrCkFTwHUg",
+    "JNtY5WUD9Wk1sfrgXVNZon/h/oz9cFnH8paoNsREcLEfjXJU2J+sXJDnBTlOTnQ4ywThj2Y60z+/uvs3cDaUd6vzP8BzQ"
+    "kQkR37FkUoQ0jCv2ngCW4hVrCmQhhUPORj+zjyCxdd7EY2bRHmmCXPU4/fSepe9iZUQGlG+Rw27PhAs9Wheb1hiIMnkfF"
+    "EGuo4Du7rhN6Vx7lMsnWAKKGoFC7/EqchiT3I3NzEfr2NoDqDfcwaCoa2js+U9ZB6myqUdHqtppe8SeshA4KyfXhYITcp"
+    "3ftnay5519Mzm/rA4Gz/ut9gNoTbphpmSzsaxbIOXNEnrEJ7i+Cq0TutExUzrUU50XSTwP8o5nXd+PRvbTZsMebMKE59p"
+    "6xGVFkZAHqsToojTQeV64N/oZJGpf/corSTwzk1IyUyIVio5YE5I40vdyGzjPdUSb+qFyswFqfPkVSyqIx5fxuJqMEWr+"
+    "5QNfM6RUcqxUFWp9aDwRH0H1NTfAqT/u7tZ6G1dSjwhliJod0bjypV7c2Js57QfNDvwg27G++kYQh1Zr8+3/lN7XaIAeB"
+    "Dd19X841T3ZPCCAV/FlUOkZzGxsvY2jHpic1PfC8NlGGvTdyMZ/O36NemWPoT1Fk5BhSqs5Gh9OVBJCRRCvapWG48SJoI"
+    "I4lewOnfrKH9azReQypTkicQJt2emVpA5WftGxguqi5rBnJFgJe767+0cpNbDZJwLBma/OHM5eqtuaUb9QP6KZM514uZy"
+    "Mf5x0wheEldF4AFOEedKf0H1o7gZ8x0lTEa3TrHfQqHeg652ZOAgnjvmCY5e3A+++wQZ2hb3GOkYT+24r0jGwS3gdVi7x"
+    "qmMrg5W6DesE2YdCQM7C07PRV971+GziB9yVi5DekFUJ58tXlcRnigbpDy9oHm7t+BY2VGrqLZTpyAAdWfUYx2guVs2Ab"
+    "O6Rjrun1iprTGqLU4GElZo6IfKGOXNypl5gTtLxi0k3PLObnPPQWRD7+7QcELiDaO85+tbUG9THb8dfefNGKBpQFGWNGD"
+    "MfKZ8YJRHzlZqYrykJWfg3xhN+EzgwwnPAd+Jwxa/+VKCHb0IssHKVZ0I2cNeMva2V7kaU1nYARIPZSDBCJnl6hUTTdBx"
+    "wkAUviv/J5ReC/KFN5TQ0EmIxMcFEsHCPuLmAhQfDfgr9+FDp3PKh/hVlx/h0842kCpt2Ir1A0sl4zqFZZnXocCFFes3G"
+    "5pJ/zdQYnDfW+pdKaifieq1Vk25cr0MiTsvY1LJepommndhIKKRd6T+Gz1E1BnOJLA7UwUTYVhWeLjnWD3JdTR5/+0iU/"
+    "wvYKFTF0d5p5YnaupYAmyuTLt7fsBJriytTbOPc9iIR35D/qGKPcBFNpPF62YhJheh1SdQaal8+TgBawkHJ8m0RpJlvv0"
+    "A+gW4hZxjQhOtRG0uNTg93d7dEUpyp36XfAjEKiEHSznAniWzJSziUmbX/MHR/Zh5aa7cXsJeBAZxFrp/3j6UGUMzwqDY"
+    "uTHmkxgt6irMbrryp0ybvH5Qmy5zgHVUj/Xqq4xtTvDaWgG+T00CsYXp+58RAM8JFWW9ctApPVxbzp/v7KxM3S4xvPhk/"
+    "nfj38hKVfpOvT5tGp7u73O7NTcXLEv5z01L3c/N+R4tb6R1cYzwJhT71vCFkSEv35Qsup9Xn7+4FiX7UZOvvj9Yyuv5k8"
+    "/emHrWrb2tDmm/0UG18qEEfSYKw6oCnL+7nAEB4vV2a8+5X1My2m4B/2reuxW6P6/MBy9Yslx1vu7XNx8uhoff+JtJbdj"
+    "RzkXZ/qBuU05SAPq1ZMp/HRQAYmFc2f8fG/7UUVboosCrrJS08Pv2tMIf9jN4js+jAR6LuA+iDqXdYf61NUCYUVPpgMHo"
+    "NKIhdPu3uXjdt2mszE0qQ1iJxwSBZqTd8olR8zed4RVnLOiwLeK6LPLtoXUe3Ld4PH+2awqUFOZv6mI8/BPIln7HEu9QE"
+    "lPNbuBdwHmVsje9oZvNRnPmKV7GTm4J1Or974/1q0HgXHi10Pc7M8EBHuUExEcw35kwkvVlud9jlkCFqCh4mINs0H4hQe"
+    "G83LHLDZP9ZwnGr5ut0L6S96XRThKdXRBI5o4DesSdOSaKykGrtLU4qQCGjY/O1PDPH0kT6od2z92uW3HQWbnQgCZFkA9"
+    "7AkhjSfH9oP2bFOFtyEvZdZ4HCIQXytriSIEY/2yYFKjnd/fKjdbIxr/95gKt7wyYlEoORIxcGOz9V3nNDcZxPgJEfvLo"
+    "N3/+ox4m/yXmngvEJhKL+ov4M+3bU+J5vWmJ0EwLBvs6us69Y3Ixh7SyZBcmGzXZwkbMmQP+eVQ8CY/34Z+q/nThjxoOl"
+    "DXemZaqQuAA6p5c25kg517gWGNsZx6A4hjMA1M6WQ+8N5pn0Sqz5NtKVAtUtH1a0DJDw0Rx8dtx/0Lj8gd2IZzTNbfppt"
+    "Tt8q/D2ggCMV+kRrbR2xy2jCv+pNG2Gi/g9A5btssmDyvlcMycoQ1K6btT3ktwn1uFNbU77TgrQT/WhAiYd7DecupPd2+"
+    "MnVT2mdhehMxISpdutBZqftwWamla8FHtQSRKJpQt5ePqVp10LSQ31mylwU3OqMe9cjtvfSqLJ72WD5fN6a0WkbMl+tnZ"
+    "EeGRGwMEB3aiZWVf2Tqs2vEpxNWurBPg0Mnm5g2T0FoLf9xmHiLVMXBj2Uy85ngoGs2j02oucZN7aUnTQaquCDcOvEbZg"
+    "Hycho2wy+onkcYUXQedqef9lFY7/3E7S71l4X24EKLUcPX5ZjbPJxO9+ZQRuU6LSysb1Ie7RSPu1Ez6J/L9n2tDiyvz/3"
+    "dqLTIEeRP25MjwTQpmgltnXemccxZyp0g8n1BccPYXYs1H7H0RJnHM99Ya7OTWSTei9dlDCrJmNnG/w2uWDKhGx3WL/Oi"
+    "ZRj9Yl8Bv+kDjhjH0h2xvxI3hdh++V2i3uoRYxiyQ/exUfCAYBWS87kpr35nWumrmRkEkypaokIpvMgkbzplVN+sOcwHS"
+    "KoOBwbHK+6vRaWxK6tnHIrECkL3AGgt7uZe6ZGPYY2aMfCiQzNnKDKJzmm/Q7hQI1D6ZmfYmF9505VLM0jmICpIRZGjLH"
+    "sqnj7k6S56iDfl9CXr7PoFGm1CgoRCraK9wgSRqz8XqYj56xDf+L9Bnsc3IwpOJgSCKJE/VTbPDGrDFe3/VdjTu6aFLjZ"
+    "Jxv66EYuVphm3Fqd1gXhO8VCVCiIq9Y94Ze1ahrPJalcoKobtIatpwwrNsyvSauw2bjv4KB36QR6Jq0bDxX0Va+aHZbwx"
+    "kTbfV+y8lE51eHG+zQSDjjcXXfQ6uqPbS0rzjrh1N9lJV4hrMBSk4O40uNVtpEql/QEzx1JpgdwKuoqh3Rqe6/yvFU1ML"
+    "JZEKKZe79hON8SG9GaptpKEgGXmVa/0flCSQ5Z6PfoY9pNGl9PPByar1WQSE3/jbthks98QM+1ZdD0k+O+/3ROAWTSCZ8"
+    "uBeyzKrS0xyjz4dEocODCZE7t8MDmOKpovCUga14MFEHjYoHumLNdRTi4wkLjPu68dSmOSTGLi7sPxkbfNYZTEZZQPolI"
+    "QrELRcL4LJaqDbLLHBXnSXirCotEjI4MniVm6N3WnH40mtjD2UFD0iEPPy2iovbt+ysQRJWu8dnXiL5ELsOMKsoN+GXhP"
+    "vrDXDTeOuEtduO4DOMAIQyX0qxr/SF+JzFxm1uL1PUgyy6avvNTxOQvL+PF0U8D9uf6h5O/l770LGNoYgRveLRItsz50s"
+    "NbXNLkjZiwgoCU9RWazQV2KY2qv0f17fVv5cAcNtckNOyD38rvYyl7ZL/rmpP0q3qDhTwIsnG9NesYsfVdBjVO5tfwofu"
+    "7o5/w0got35fazlsfeP0V3",
+    "ZtSyjtSvwg7y3ylV3kONhSnCS5+ZVK2cmxJoR0v45qo5iojTjp48/47yFJ4JfaBRAOaLje3yfamo9xOeECEhy8LyGupF6"
+    "9KwF/pEyR3Kbm4Y8EA9jRDaqYI/pGX2QkmU1hxZcmxJIJHyOsAUL/V4iSgrjKGg4xJti4N7BnwMG+LiyJXbfeKwkD/q98"
+    "jr0WTbS5nI4QEUe7FF83A14de7ty5HKPFttdlt9pjbH1BJR/cX8SFnYSiIKtcCJX+R/SILz2qM155NmpnnpBgu+X/pZL3"
+    "m9e++11tJSpm9LgOY8UQZOaplfo8Ys0L2P73O65o0ENx/19fWH8sf7Q7S/x2VW5ETs61YGPTXb2pdqS1dUDrgIPeAMQ0S"
+    "FqpBl8YTMUe3gJjYIsVmrb9GtSuf3GZ2HydSOr6Kt7uS9mInoOkcx477KnvUWJaZH6DOTK7u7AfzPPPhOlunJcS3UIoul"
+    "tlkMM/i+0Kihx70iUK+exeLVwXBD1FoJR1UvYS07OZm+PfsiCn10D7g86EvuVjih1KDKNDVHmX2dV/mMSXzfit0HEX3qm"
+    "Vd8QVCrSemhdtjdQDdRwnA+2WAHmkogS0VS3HRxKgsA84BiVlzG9QSSzx6UgI0peMA+ovgRqkSKw/m/F7gsMCAuaHzI+W"
+    "1JKxVmSJD1qKOZtLkPX1SvOV1Q73eqQdNEM0FmJjtGnJLdlvmQQZpou4vvb1rE/irH3fMW7GCTb1N5qOaMvyTt7O15Zb9"
+    "QNXrmI2dhAlOGKNPKHHOfczCfhQTx4brZglrJFzjk81e/1RnR8Uo2qID7NiM3H6pt6n8bI5JKaK+ssPY7d5UOe4oeqWQU"
+    "tU7p+Uxs7F7QzkeD3BjDStD32A/Nwr/bmI7pFel51d3fwtG+zBsIXx4sRpKl3Uh2d/8n4l9XsWb/fpZ/z+Xwixz90TA4D"
+    "RNI4VW9Q8WYwnzy5UFl4Kl3h9FMvdFot7/nB4LiTbaXZanzv5rM5NfJ8/suqfzyY4kN9jv3qz/mjz7r8w0XHx3xz/PyX1"
+    "Tye0/P5fP68yz/n6AN189WrV182UlNksU0bdt/d0Yjq515ch3leib679DLnFI7M+AZpJ2R2SkJyaBhoNVyf9kcmiL37FM"
+    "c+cxgIxgjDEGc619ub3II5zaQaHfeR5MiLTnCgi4F1xwbEozG/87A7E8w+ek8qC4/jwUBFUNK/oJX2TYK/r/nvV/z3Hf/"
+    "9nv++pL+OlgUDEact0T5CGjrGrsGemid9pxSWIRLuu/oQ20pnfBhWJ8fskWp9AZBSSFWdgT/0q06HK+uccjqD0JOtqv5j"
+    "HL1lzV3Ym6XyPsnT3LaX0T0hbqfjq+wJXXbaJItHOY6+1Hoy27/s4nBOePnCG4XeL7P14YYY/Wjvl5nvA3UU0s6YfVjJu"
+    "2xsRLGTG6iTZhhvkLK7Sh4332gHXyOzQtvYRv5plr0uJn2hw+AdsEgBcf4b2aS1djr1j2p3L9hMJ0a8m3h3FReij3GSG4"
+    "GGvvo3x263iv/SJNNrXbtEqlCb4LzyhGA/0mcOIq/f90U8TUr6kHdIAqDTHyJsnVwaR8cMPSPwtFsZwUEePX/+/Kjfd57"
+    "iPDrFeuRRo1J81Kx0TJUubY0B0fGtVp5ThbJdL/IG8tHjGtdOPiPaM2qk3zruY/IuE9hrs78dA6YlprpR6ZCUUx/1ODTU"
+    "efI3PKnbaDuZJWrahFPoTsP/ZHXCDOl1ETpNRdRKZxB3n8O25KQ0Kx4f95VdLuPiNDzua84mLxb684u2Kv6GZ4WMAt1Rt"
+    "KIIXPv7ic3DqA9K5MM1n3fN8ZqDvlf5Xfl8Xz3nsZbtjzhZ4tSltqxH1h74xF1M/2g8kGmfBLromIqcmbblz1GuJ5c0fj"
+    "OPsOq4nWz08Unm9lIDhWY58+0AcyKnzsmbzukkTL+yk3Lo5NzolKeng2E8zien1agM8yAL885gs7V98BJrcpZPVxDe4eP"
+    "yUuT4L26/Roo0kr4MMdDCNz0rEk6jUyt0omVBTLgXg4PuOYLBTFIuGEOtAFgnTfWgrOCIQNObaRFHVaw7REoXGBfyB5V8"
+    "2gsfZvcd0rGU9akEETLW8k2xgqqPs+i536NKjkj0fJK07p0D2toaXOH7mu2mxHZN79sjEhxztR4nk4DUiyDd05tAeVOPh"
+    "XNNfepQtGRTAbsDOccw3N3B4N6XH5ja3XxcryyYGiIq1cMBGPcbNFhsOOpvteAHfXRVVUjusG0t5ABR81DEcDbVK5r3t3"
+    "betQpnU1vloMUb5ZF89trnk9S+Ya6lt0SiaSUbIvG9JcbbIGNG2Yk0zAYz3W65Mdseld32yFh5fROHxF1/jmtfLbvla/j"
+    "Cz7E+583Qz59jfbrb0HX0QvYdemL95jVP7zuJmPvD8sTInMOSWLWmusnlKvWy/2nkXi19NTj+7LPPjgfP/dPT0/6QlEyq"
+    "k9H14IhL/L+9ibcaf8Np2nTCSfmAl3U+45p15+Wouqz2fU9YJbR5XXUG13a/9/RZq49ErsSG+71nh7h5dtTGNkNc53GtQ"
+    "faPrCGbx7KOsF45Z1F7sYpZYJZkLNSN7wvSgYvq1mt3u3iokCjWpIilmjXW/rtqiv0cxIXsvM1PSDmwLJDOiFnYHCkF41"
+    "/dZOYokZYwmAtNGur2VQVNkwP//aGACJl4aPVESVYSTlEBtjv23EKJD4Qrl1uaymnKu+vu73NyrNfxLIm8trcsYtLOy+4"
+    "0T/OiW04X1K2ghY/5bV8OCYjLLQ/DcZuP5cY+WpTFyHqSZLzlwkbXNrK4Yj+iSLDVJjlC6QI5QnFsZVTwAZd5jqdimZ3A"
+    "Y1Ey6KAb4furqPC63UfrjOZfPRpnk5BWxAtSvIlGzTj7KIg4VyZYYe8AxzcPVLd3RDyI/gys1+JOtNMIx6hm9dHMf9wbH"
+    "KAoI/lzcNQPDvv0fV+Z09t3Zft9g2y/olkmOW98aTjZLUcMvYjlHL8MY4YSzwHscRadRbOZvS5X54AM3sjzS7NtdcanQN"
+    "s7aYNmZfqBEwYhu+ZXlfqiUuqrTBW5SnM1pf8yNaf/crWCt6a2wDrcbJFvB4dqnaLEyZqZuK0bMtjQ+cHn+sTP+tbY6vE"
+    "bWBn2aMCRvg+ySojnnBT0yiZDmxP9ymSHhFjIHtLgldrPDo5zeYeUwTlHoxob5MkRIkzm2GeYYw+BLQZ9/W8+PpywE2n9"
+    "HEUqknaeUjtstBT17sifuMeVz8PBcH5iT7WeE1mTzO/itnYa0kV3gEsc3W0DKozTo1iEl2xmxskjC644PCcB4INRjULTu"
+    "pqG6yxIaY5KnDZKYM45OiBBFnUi8q/SPKqOn4ptJfUVHyuDB19n1TNbWi1w/K8pPzywD3T85P0H+pypHV+QaM2dTxA6er"
+    "8pPifoXmlJAkt0EQc0e6U4M+rkGXNshmmBhJ98NnGCH3VJcIH1PNZ35uwYmRxicCcpz4rG1RUmZKIWYTJe0XRPhlM+i53"
+    "KQj0LasrIhxJksb/Kk1mrP3LQD+/5wQLn1jAoUXMFrJlqh0MUfKBqh8Tstc7XHQS4V/qIR/O5I/4cYCWNHE/4NJwLufsM"
+    "dwxiU//ZxHqDTWv28zLeznjHA6gmrkL+FU5MxG8mv0U+Mt7J1SRAyRe6RpqPus6jvnNaX+6cMHvj1TsyGUxvGUPyLKtPr"
+    "DVUlEQuxlFTgSY8ulwG5/oVvrPnscL6ZMjTmeybCgJ+MCEdxk1ePOmkPM5oQZ1pXzztiGniNr0tIRfxHFLljBcaEpr5Rk"
+    "qDRzn2nkt1RXoHxyj6jST+0uduyT+O5WqZ388NzYn0Sg6kykbyBvJADp70Je1aFi3LRV7v712Hp9dc6yTHhlZkD8PD6ca"
+    "02BEOjhxXuryDRFduM6Y6P",
+    "pcgWirjAPJOxqdiTsNdK3W+q3To7FqZo7DGt53BJJT+EYXkO/j5WT9bFjyZWfh+Y6b0SVarMCUuu+AT1Nj31k2/NcVWYI"
+    "yNHGqbLhd2FePQkmx43e22SNA00L0NS7ParifISynLc0RroVTXOGznltjCqttV3LCG/fVEN66cAzgW3VvnwNUWfYzenJK"
+    "uE4Il0M/CJ1E9mKqrYK7mMCsyeEkTcg4J2DrHEjpqj6QyTu5rciv51qLYgowgGQFP2Vshi2ntIc1+XZuW5xXJLoH8dDz+"
+    "JZh3pcB/7FVIN4xLzv5mHqIEid/qzl3k2/RhuiquYlWGzjk/sZ4SzvgF64SbFFYO/BsMpyeZ7d9wChGe+jKdnOInn0A7D"
+    "af19m1ddyQVApr+wrGE8FlslfWJJMz+3SsUkYfOAx3Tnrx82CQpPjFE1TCxvjYfpDlDhmyI6UnyuPf8+fP9/dSEYgpBSj"
+    "VlSRTyJGXB3mATOJ22VAvuas2a0WkobW62UkP81gjAvzFbGiWIYDIjWlX2EL6OPaAMTLzsyaUlf7KzSkL5OT+rcOCd8UD"
+    "iMEqn3NYWdivhiIqJIH/JksO0ioIrDyuGrgz55CxtqOacbSXCBKoaIBqx4INnFtyZfQR9gx80ztFaZRmxZy7X18TkkBIc"
+    "jBopba9ySdhZPiQiypG+fXNM78YeCQViXrsrApTQqP3tQ3gqc6BuxiSphnHk4HMR5sNifz+ChWtY6KqFqeojYwnc4OhpE"
+    "HUGw7K3WoZcWXxyy1EeiGxgTu4JUWUUIbiRszSXNosv+8KW7kmF0s0tYVCOqzLHQOQ6xBNJl+N0FgqUG/HAUtT5xpMzfi"
+    "QfJCrbU9A5ILQi5P0aAeU1mt5ukYQbTtu+jKZJdcs5MzWwMwZ2QsC256JxGA+fGtrczEtsuMXIXgb2tUl9yKSHjzVPBN/"
+    "9kaIRoybn2faHyYnhq8QVEqJBEH8Mp018TuLCEeu6kuYSyUTR7F7sfCKngw8swbixoeK6b95W2oq1JKFN+dhq22m9gpP6"
+    "NEHt29Vqd0w6ODzmK0i9RNYCPnKPA1FUma8KWmmJMjPBC5GPWLUHmymdyixqlttkudMeu5CH+vBW83yUe9N6gt1pmepMp"
+    "pn4xvCRv/IMnrf6klCetK7aq8bpz7TH6mf4jdeAWu2SqXtUvzyvX76OfBF4S8ZAPnP0T746FSYWstg1VTK1Kc8kxkToFR"
+    "Lfm9K1QIxKbfDmbzrSzsgtzWUo5sMlxzxajtithRbJiens+ebNBLcaFbNdAp4TP6+D4bVsHIlYxShkUt6bhfiWAzCb4ff"
+    "s2Oum6+8Po5OKVkREK0IMTTiJOwynOfKaOPfZSIeoyIcrkYyiicrzy6BZ09B+M6+oJXyw0vpBRMS58dIqtycHV4LoSKNv"
+    "AwK2vym+KLbiBmz9Mio+lCR7xY4iwFl8nWPQBFzdYlsI/9CYC+3wgpCAoBH3t8P5hXVKZlGxPiCXCPaw0rMZwuJhZraug"
+    "PM1zBSH0I7qW37GXjSh61Fjd7TmfNxGfVIxzfXpHPxRDqrLgYF8UEEHvwPXBx+azMyV3SQzObEby5krSyJH9pJhXj/oDk"
+    "i3U9IN02l0Qis2KlN8fo9eIyFxjAr2ccL2iseWcvHn+naeVKQqyxFBVT0fV/dETw3D0l0drCCZ49IlxJNPBmUcA68dT3F"
+    "SOt8ap2cw89obg8Ypetk4c0aWIw9wqsfDrsD2xC7nDa2QGe1pxPkiGE9RrP0u0L8C1hbSvrqFmYkEh3IVJ8mTQX/UD4pu"
+    "8uSINLtTVmNIPDwa8VVgvxp1uAaX+pNgrC/NLvh1Hg4OnEPfbvLd2Zz0fq4Y04nfSoy2ThdhctkFEsddKp0VIp9s/PunF"
+    "ToY6IT/5HJwoBzkgm2GD4KLNmHJnqexEkd2bR8MFoVrvBnQEqbB40WDw2pVxjOI2cOMBWE+3YSveLcdtXDaaLRDVLJbFz"
+    "pdrSsy5QBiN2KoIkNaNivDsk51kusa9QKqEXTlZIrRMiMSasGGF9tYt/rMjAhyTx29zd+FzCsKHz6sKlJy2HunTqp77+B"
+    "d/VT4TqGKzvFT399LegAPdnYBPgLbSQhVdI8oeOQl/kmEBISsZCX1Nls9lNe5mxxDRFwMT9RyBnAGlqIlyDzA+V25Dezm"
+    "3HzOC8RhugfxIddRe8XdXYHxneYdKjRB3wX3GBkSC+6zQ4kf5fdPowD2lveEOiiZOQl12TCv7XQwj2jzWj5hH34xhHHgk"
+    "DZw5Zz8i61fOUL0GN8jpWWmSKQ6/djnSKI5wZN/8xpnM31wCSng3EChTIo0q1dq3YDdFVKujsZT/b3xxOcYonlGUNefdr"
+    "ldLGSGel6uLgOnc5JPjHuxMZJl3QAf64fuRGo6EitloP28TXvTUWOs3WkPX0CijHr9cMgnoVzm5MpCYDqfeb+dWMuvaEU"
+    "VKtXCCL6mv1DIF1J8wZnlzxsUakwMPWSipRrWL5P5TUn8y9qSHeglFp7NUoEtdOZIpARRguE3JHqwc6/1xQ2fB8WAF8N0"
+    "s0UBlLF/F5C/i4qk7ZpCEydJSYXQCvOUtVbkadsMCZtLVQ+j1gXmYdpQyWgRZsokulOrMAlNwOTefFjfkLYzH2GPIrBWQ"
+    "UQ46BdNi8I9UjXf3//gYU/CWFZHuAkAza297Wpc2ZNsJmo9XVXBymrkpl3Oc4RjjZICR13ZvYvmubEP8AYh7QVDLRF6ni"
+    "KWVJZRBOvGSNYLX9uTZYhp5Fykll7BVL6A02qiPtDtIW4tTTuDTFHj2BnjWLxF8WUaiejLBdII8IR2I/klmsnUmSk/P8V"
+    "otG4duXf1TjkJ1HpfHGSKEys2WSL1w4O3c6m/useZevkShDnrhDhMB2xAAxXGgHCtUc5UVSxKBBlgyPYNg7Z1ZqEolGaG"
+    "QsYjd46GHKiy50Xjgib5NOQR7u/rWw0Gf+gX3a6ufxJZX3yqZetQlU5n6AhFhbrOcWojKtXCFbfPZaxc5b2Cz5HmQXQKY"
+    "zZ9q7lPx7sHAte/8+0OK7ne3crDrZ2hDCp5PQMLmYF8DE+w685gQp03PGRBPGRxkg0XxEGoAh6G9DsZ1ucZaSVPWxXkC3"
+    "xiBG7/ndgtMti1IJ3HHHNmWP3SW4j1DH4ZOwzp5U5DegkScK/9+2PSwLgOIxkchlbAsL1QU/6RCVNzucF8rHD5zxhpLBi"
+    "VRSZOUHog5lMmCE6/H3u7RnMapk8Gx6ODYGAs4OuMJANk1ycMxW41yXGy5IVgTnnpz9ViFb+ZE3Xh2LtEk1Xkyc8LGCgk"
+    "Gz4j+tQ6USMTlnGiJnzDrSIh299o/vcT9PIsbnqAlh04fLbavvqxGfI9dja4TjP2Wh/B+h3gT/iTF8M2vlFz1vaJGUcXw"
+    "Tk0PqT9Y4PpT9DLONGU8Itzo6eBQH4Rm3Q8pHWMJCI0EMlDfe04iMtz/SuKr8/He2l3GzA2m/GY7bi0ePcq+MIwQCVuRV"
+    "futJ+0HdPCP7MHTAs/Zo6ayiSGBkdybiZWFD6qnoeoy3iLkQt5oDlSQ9znjpUVsnyfbczGrKSpbslGfvxlht12fCPfbIl"
+    "7a7PTyyeQmc1gvrF7xnS3ob67UV6ZnAWjxxmFDABassYAV29GpIYkIhfYaX84ZVZr0jXS06isvtY7tgRURRqkT6Qow1nH"
+    "cMZJrT/91G9kPYOAjljFG8+kFGim9mNvAOehxOmeyWYk1ZJf8SCZV77/NWnYtC6/wCb1hMVUs7OWIoKYBI5xOnE8CsTGm"
+    "WvjpiSExi4UtnD397m1yOPWSFTZ1V7EQozvJEyod4IaZzEhujAnGBgNAIffxqO9fsCt4zybEX8uNp0P3KmKdWKiDIoozl"
+    "Sl1cZILZfiloYV6B48+bA5",
+    "QGY6t3oCFABjnzO5i2kNI8Lk/FZvCtR4YcTnaJzVZl2i/tjJ62nuqtX9hPfcz2+lMPUdfwEBfaZBv67Ffz0HIPx186JR9"
+    "bTzAiloQy/VG+38iwysDL+ynq6Rl+scw5m2oKE7BQ3DufdZUvuCYxUkNfHIQxWSZSTrMJgwke+4inFja1eN7On24xLFzr"
+    "jCrThf2tQwttu9JkPakgNLe9nopbDshEQAQtRgK9rppdE6aW5KTE2+qXU4nehc8AfRkhM3iHOlPw6xFDilezxH6kSDcpj"
+    "kb0guXgHLGsnhV/XucbBq7EAlRpBLQ2x697ejUEn5q2WeqUo74cofphYZZae92iLao+601hKKbqq6U+wyWy3g/kcSjWG1"
+    "JJV2Vrx1qRcmMljXe43BOG5Y6kg4RqI0bSFSV8F4rkwINe9C9/Xeo2adNs6v/Wm7g1QeBiE67bDdibNpPov//cPX8IMjj"
+    "p2B2jPL2RlMNJ8jSmiFaCL/IZfxfeLI38ehtZ+wY6uNCv4JuRlJ3V6LF5LibwUldDT2es1GbT7Mh5YQL6RS5yuNHfb3c9"
+    "YkVzpoUElEHs6CxOmFoFvAIUPO7u68GIca2PnTORq9OLyXmzZGzmkYtH8t+Sw5c6yLHA2B1kJqa+drROaCN2IU3TiGUru"
+    "Q2JS6NNHZHIX3TttQMxtEGKP4FamM1tnYHHEk/d/YwForTSCFRRb7bYlU/eXmy88kUPVWohH97SN83i7yazl964IPfeGx"
+    "FTHOLWt2FiHfODvgB5K/Ru/zZjdwxR3A2R7u8ZG6WZfK32pniEUC2iiElhMXSLhku60YObCJwTMMVH1Jq13+fiQ+84VuW"
+    "JQ0aucBLc3GBhv/ekJVmy6WM9Ag0Di6uMPc3/H6loBjP/R6j/1HT3rxTTz1cs53Kcki/CzM5ZzMqrhdk8DFaB1ptJ7F91"
+    "ZXAaEWDrDEGNbSz80GUW3GqkhQIk3SoBkyYv/MJzy+9DKGRLYDEvoM+Cr8+2CwvGmVt8jK2V0lqtX+NjlHJkPWsSKc1dc"
+    "q6adbxkUy/7sTNBbXRkKAghXrqsg/xOwYG2IREIP6lgjMlxGOp+MMKzhbEX6kOA6KjyuGF+q7nD2ilOThprtcjnaW5ria"
+    "29LYTUU6a3QDnYCDb90F+P5/ntJqCyPCeJwPihWAOu/oiSc2TnPERbhmNaVPqkgwYO1kQBSygnl9QDybMyhAbtBIj0sBu"
+    "igps1XMJunaU9zz15e9GRabx79s4Ix/W5Gc93mGJCpU6xXybXn/zVzE/29m3sTpqDVW8onDJpeDH/OpXC5eF1sOfL/DtU"
+    "dZFmX5B4LoLnlvQQJmLsXiLT/DS/Ytppdjpat1Mzys8lAedTKsb3seCZ505cnppd6x4P+RFEb0lbPoEHnNOejEDcYgbQg"
+    "UgMPM5NtIRU43SA8wl6wBX+IRriXgD+lpOAGefWXz3szfv7JQjqjh7oOO0+QR+9vf576bgsFkVEBc11+ka+KG/IiUbJt/"
+    "FaDs0n/Smv+YkKnD0VrdmG58dS5n++jOdfDEf3KgZqwjFqbTnfix54BHoLhd6DCqD9U9Dys+qYdPHxWPktplH4fccn4Ug"
+    "rM+wUd4x/fJTZz+AOy6uxsMPX0qPPa/oEOKtxMOuMcdL3WYn9juJDXdKLnycc58RlyknAeVPBCHef246rSXN9thMsTjuF"
+    "WS6qQaqfb8VUh4vOppVYYlJ3k5ehY8P3D8vtjfPgPOeO2DWZ0bPgJFkKD+vLgkggH/a/6Lg6CmJF0UfEowikvs2MENkTD"
+    "uu0qfE/VFVMagNmH7kjgoIgUipj4Mz3BAA8P+bomweCCTQUFbymuhIpKjce97JzM+DadDC0/P7pPGXD82s9GVirCSPbJG"
+    "AI007JCHp/4Tu2S3X1MDv4lFNRJ9HrvcrXpy3BuosiG9Ghsksid3w/w0bP+yGtDqao8GvedE9DIbCdpii4RWcMs6IhxJ4"
+    "bJTnN/plZ3w/+vsW9vaRrJ1v+9fYXRyGAmXjU0unRYIPyTp7E4n6UvodM/E4w3CyKCOkNySHKDB/32vd62qUkkmM3POhw"
+    "S5VJLqumpd32VCoa3voxPT8lu9mULBaTfJZ8RASt9q3WmQpzIqdh0Hv7ENfZRgYeVEOTpBgGXAqLjlLkIbiWXncMLfcxK"
+    "kDoZPEX64p56q8WjW+KjspIdRGeykoW/vqr2RejxSz4jq09X4Of2i62/23McOI7iINJGI2e74yZNRsCP/4+uO83hTTfq8"
+    "O6fZ2pkfcPPaTuXOBvsZIswOyWX94dN9Pm4fDRHNolY0mCscmKsDM3JPgDgkVRD+oohq0qPAM171n6i8/62bfPtF0YTGQ"
+    "1wCb9v32LtDfkResOJUHcV8RdycGu+Oh0+bpOG23sB96KT70IOPjNxHviex3wt+ocPOzRy+ZZxbtxyP8R/+BWG00NSlk5"
+    "wm/zd5w+9uwtJmDk8lc/itLfrHAFGxSwX25BwMASL9SjdZ93otucjsByvj9yd13tBBWhnh2i1VgAhkvuf8IHoMLzO8nDN"
+    "1SZ3VEoBewzpe6j9+OrxR6fA2WAP7A1kwnDziaEI5lBhEYjPY9Piz3H8ZL6mnna+LcdMpUgV2jSofzkTOkXbU1tJHNWoH"
+    "/7kNgnaKcncgUENlD40HGODMxmfr95rO7etBiTL523es4zeDbHgTuCW3VHL7UG9SLkz/wojuTd5hqVfKrZAFYcZD7nZyq"
+    "wYvdVFNuq0KdasOaabgiISs6LS4z2vfpybRKrlhp2mXNgfisQOOm9VYfEW1bwdpa+BWS2L79TUt5nmS0W/Oga6/007Fzr"
+    "nnnDmK3OZXOs1v08LryyRB6pjDlxiCEpkXeJ5N3nV+3bwus7fJLUzycPzRl3FW85XsWrbYMskoWfMD6C5oF14li3iV1UC"
+    "YcdzXiw6xF6DgxuuC6LpOBACCDs/YYhKH8K9pYBv1uKp5U1bqMjacHzy/v58fPDeYYkZz8gj0D0/3eVb2YDJpn73Z7nxj"
+    "stRltBj4+IB+zNzYWRGl8C/VZX+1szHDjihp1VY3xOC0tVa12Ebek0jH2A/jZ2G7aG/yZDQKxzwoXP73nZiGRf/4x068z"
+    "7ST467fQq+V6+UUmAvIVWlDZ5sBCxzvkiCg9VpurlN+DMcAwx67bLxllQeGiTajTTSeB9qezZWyy57Lkpul/xfUg8CeoX"
+    "/B7hMAJKzrjYUDtpI3G8tgTeh2spGbhcaSBIk6XXoCwyi0/6sU/jUxDKLs0PivmQDMutklCh2mw1lVOFBHx06vbOy0Dqu"
+    "+XqtLjtUDF2lBmxyMN8kRJ5x4Zn9/z7zuvhgZSuEK6/74iVrQLzpbEEvzZH/eTw8boMPBc+iZbe1BOhg/CdSin0kdeSVX"
+    "si8ZZFwn1ox4bXji6JQvM2hLdHQpZmuungfr5Y3qOWULKQsMlGeVRBpMikfc9nmkPrApywYIt4S5RH2Kvt0jFj+ieT+K7"
+    "iSb9nM1X5VVoc14kFfDHwtHRP7Rxbg6soq5mq6zOE+avFFHQ34hHPhJSDqi7/SNw8HOp/4eU4bfINAfKVQWSSNQH6BbaD"
+    "mABm5OXTFHvUKlAq+Mdz4hRqAjQRwJe9C8deMNrztvOBpKt9tgK1Zi/pk6YKoE4O1yYtzS/DMteVoglfOl3NFnSJWNb98"
+    "Z6IZ3SAgvETnNy0sLtE28gat7yYdxOaet9xfcG6XhgJV7TP39xnzXD1rU/Y+Wk44jmvBHh1+seVbcCh0SQaLiGKKe7VbU"
+    "xONk6RWJ3tbIxAjsB/XO3sTByIIlVK/OvxInl1T/02A8yHdhgYwzEqs/EdVxJKFXG04COZ4gVvFISCGyKcl52VVMlZh8P"
+    "fE0tQN9+Qn3iEdcggkQl79",
+    "ajznmUMLM6QKjx15EDPFna+Jnu6LEdE9/SHyjwdO641njwtG4jOuxYkD3+CCqpd/b21o8QFS7Wa1/wQSSQ5NWONfTJwpx"
+    "yD+bgVESQbG9/ZctQd+hb8Wo6Pcilh6SNEki9Db8cVVweVsFZ5ZjhaHeb2sFC+Uq6GKt8tNCN738TcM/tBWAWjOopw0L1"
+    "ZbZZYJdhSAruEAd6dOdK8pSbn+sab/+5h0cab7QGc42kWLtdiW3NmI27tkvfsbO1XIsiawBPDbB+9LfeTQiSj8iHmRkk3"
+    "2CqmacsHXK0MRNmptrSanH/ckwytccmOYsSSeKkQ6f9KB0TYu30V/Se7YCDsYJibHJU6TE4pmPFRvpQCKvJ+lh0cIIuoU"
+    "zbjbxW6asC3ihOAfERRCEPjYGP22beovT0vl1gc6TQF1MWh8IeTwW0QW9xKp8ufY1Z8laRRfc9EPWoknM+qWr17TL9U6w"
+    "AaaDb9Xg21lXo2HPD3H9Zwm3aIJQdGgnfLg4NFYmzvyUj294IGNYC+35Xeosu/TSAhqXeFBNy9kBZ52Cp1PcWt1caSKbM"
+    "iTRvSjO9X0+WGKgROR9aBgUka3xV3Xj8QAS/KeBfHWyF34bOIMe9//lXffet+Fe0GwHVyPw1wadRLeFNOi+F5EmIrpUm0"
+    "hjSTDNYM+tO1hs1YFsw8HT+/vqUO/dvoHw6pCGpHXSafrYHRI5sgr1mBE2vjHkixXh+cR0LWyRjsYEYPX/DR14rNqteDR"
+    "kUBGVdM9dC5A0jdVffkVzIn3r76kjy1brtPFsWogDXfwYDtDj8cz2l28TC2ppU6vgQRr1emOCrC5sTzXqJaMJ2/P1ybD7"
+    "JGBCwspP79loRBP1Y620qgjsxBHiNhgbXM/VM+BnEW864taJ0tRxsa72C3vu7Bf9qGpYdL1ACp77+CDvm8idyWMScp4Hs"
+    "rP3XT3Ve78I7IeJTnmlgMa4G0XffkK3nwDPW790e1tuHD7r6L64R1yl0yViDZoR/dDxIBEP/wy+ITdhSwt3pN2YWREnLs"
+    "SZCawyFm0OD7k5jOSDCDm5OTA8BtyqOvzgZPDtt2GLCaT9lTlegtAt8O7KOxnLCn8eHPjZhI6JIHweTOahho3VDp5EadN"
+    "o8G03r3LOtJA1Fgd7Er4cN7QujeiOnPUZp73gpRHq8cS9y2Tw3FwQpWL/lBiO7hoWJRojLVTrDXg21KyDPMl/DGurpnvq"
+    "8ayBmqZZ00kIxsiIsojau2mud5NaNceUvE422WJAIkCse7a9vTqISaAff0NLY9VfHNKPwfP7+9VB2X+O9G4RFbqbYK5W3"
+    "LOnLaqYVJua6yMFF1AjppRtBcNuIa3ZebJfmAmHFU1zCHzAWLmx6Ag4tluFSDo0DoEFrbH6YeLxF5rfLOzauYwWmtHk28"
+    "xkFo0EIOiAksVC6fuT9/4lgPxobUiWGEYJ78BKuvD9KyIkALfPIo7sbJxv7JpdSSid/fBBVAZO1s79Tsa3zI9bYplxc5m"
+    "6qEJKWj178Gk55O1zCz7kPOT+gZU0uSrKW9W7jnOA+YfevMgAXg9c9Pc0CCYZpl2ArxLfNF21ZxXAlfuvISbVZox+ph+2"
+    "oyHWyJw1j9vbHxJ/3vdCorOpmbyFk/beSdnTgfD+vR1xeFSWxfU7IiZgnvjHB7adjdfTBGo5didIjCb9O6LHy8Ti2v4B7"
+    "crWiBWuxk/AqizylvmFRCIohoyKaTImUj0a8XlPlFcr8/v1TmVswRZZsWgYKOGdtrcbu2e9k+8+EWsnXxJFr2jMWAtAlA"
+    "Bcn6veR4PvLJHkWpw5ujVCbzsk+8/aQY5hCixyaN1KpZK303O07OmaNmZynEV/gKpaIf3c90TPBE1QfCaR2sTlF1kSevF"
+    "ySSubDfgMnOX4yTjpZoiT0Mn8elB09bBBhj3MKmcN48OuBzaPk9JI7+VOEp9zmehNh9462G9bVY/UnbSOJBZNjkKisCAp"
+    "yI78gPJFjLAklWBOGS68eyqdAdzRFK7FdYmzRvAGOwrUD9C83LHSLjQpNM2hN6EJfpTgtAw4siXkRSi66z9qDnD/vVib4"
+    "S2iP/3T9yRkijX/jc3iivQY4gB1KhkRtOKnIfu6oD9+xvY5+yBtSK2p0jUOm2faFbGqgn1bvTnF9IOW+fdNpJFOMEB/6P"
+    "87RssLF2t0dS4aSaZF4sfKKxHyAQeYtW9syR2j7NBJEhjEUVSVq4ydYj0V+6DDT1++Nnmi2Nhu3y9C+1bmsL+0/8xDL/R"
+    "DvbOkvk6SvGcjZJm1csiucRvkJ4nqj9uobjqZQzrRb37xEveFksrSvzB1SltnD8hxLhUG3p6ppkeygV6YcHqU5rfy+Ap5"
+    "Uqo0p53Dvh5dl8Zgfdr3246Wp4oXUquQXsJB+8igV/EevC7Tuk5yZDULwh/8TdAj5ZkSJH7gHBYmFwOi/4hqaZk7icbP1"
+    "XUS7e2p35LouXoR3VWJHDGg2QwHiLTkrPT86Co9v98Ix20FeySI3KgQs9IEEV0nG2GOqCSRjhq81gQ6VjZIx5bAj5pjKG"
+    "Bw2Q/yfl9V/ei3ZB+QNBGAcqLbxBjv66m8nG70f0vcKOyPrrb2BaekkaBm8aRk6uOB32U/Fqs/sNsQUfLLalrL65Wj1N4"
+    "ZkjBHjB97bmvbxq/Fcl8wCQQFiR5VRf86GdxCGSUvcYBreYCqDXGP4QxQlYcDn49nA4yf8KGMc/AnovKgJ3FqSKZ1mU/W"
+    "2fzGleAsPG3uzKDarDr6Ym1nocXx0D3WzjWq0N8QWo0OofZ/S0MQq+maRP67FZFb23m2mmABM7Am2LI/Pqg7q2FiC6Z0W"
+    "y+HUIYGB2V6EOWIdePyQ5LrWjrrLHqhh0Yq0ACpuSlLB2P6vd+WmYXxP7xmF1orzGk+V3jKbPBbAjvdCz1e48Aa8/wXRr"
+    "ibeNJs8Kl0RYxT38Tq7XfEvoV6oWVFCHx/+ddJ/1uV0b95/9u2JvvPYpO1fwF0ZOZeGAGLyPqC4wOxjyca3nNa89/pYga"
+    "oatHXEhm+qE2kqKyPxUwHU3HsSzARx43QanvrIQc94TVapfgZQivCsYR/gm7ItGUGvW0WOcHjc9Yk3mWcjqMZ84yhSFel"
+    "KzxDRqpI8LpWt8lgLzAvklCF/fQgtuFD03R2wP4oTSpbR7NaqKYaTlrRrjrCmFRJOLwBFUT0xcJaDRaH0Zje6gcttQoS2"
+    "rlNXVBD7RfpIYwByZrcboWX7D2zgr7VXGC005kTuoaag+cwmj0hqnbL6yvt97sB0pcuvvoCikg0Z5/zkcooEqW8ZkG+T6"
+    "NHPy4n9LffD330I4vubkLa4OFYSe3weo3z3k7jI7aq9OG21B8Dh2DucrK/bahzXhDdc4a7MsMdMJwELenHDU4Fj3Ylo43"
+    "7olZ7HOx3VVkYJVehtGeVXTzgBUa4ckjybJDTweUAzBdqDxPwVbVU3ckZ+YL9FPWRUER1vzkUGpqumJ7nmp7DrCCUfDBm"
+    "a/fBNSLdDnLuNhGkgxEEjNwQZppSTZkGY0v7PwPvRA97rlhFUcnuiWf2iva0ZbzKA6eUI/55bZezg0heQTM3KekYd0D76"
+    "3YIHcKX4dOsctcSBmfZRAdZSiaG5DHOQ+Qh4jhJGpbPfj39xrZlOvXOV6WWJNiWVk+8uEayZ/qSCOerpP3qALyPjsZGVk"
+    "Z9yZWpw9bkR6/GR5FcAh7hBQ0T3cf3n8wCp5bEmnnqbS23+m/kL51uTi3mKNOcUxqx5k5e9bT9qoQoS6J68aIGNvN7qdC"
+    "HxNtH7uJ6+mwWBEhByD1puiwP6g6/EvQctpZxZcYbfqWHQZfJIWDTnBlmh+7V0+czNIbI7RL5OM58lASzjQgUB2Cm/vpS"
+    "ljOfJe7cnvxRwkEOieMqSR",
+    "IrL+GvOTpWAvOhg6ZlyVohWhezKI1lX7DfBMvU+tagURGpeOcpPCuUvtV3bjX7l+rwIgx2HpMEbneLw6nBT443Fu/B2X7"
+    "ZbFNAKDqbNqWNNzB+wGAL0wFxYr8lHOZROcedTPUrhpHRKlVAkHBsTgbsFlcFsn6N3QbjVW66EqhcW12N+rTVxMFDJIXa"
+    "ptw2KP68m9m8xXG/0PO6Xw85xphdnfgqQny1DhsXhG0+YjRutQH2Mqg5QjSq2cBcFjN4N2K1VDO0diA/Cv4BYwV/pGHbz"
+    "IvME3H+OSqCBtvphcuBTqReUyYP9MF06PfaJL+V27zDyLgIf6lNR6d/0YiDiSYyShtma+QM1mX+0GAp6Mg7DcAemeQcRZ"
+    "+EQr+3iImsQLOrw0iz6C1GsmgOMXtY5nqra46HJANzBZrt/qDG7heHka24vf0FSCOt5v+9A6NmVVvD5+Fw/LSlN7NaNg8"
+    "uUoO68aRqV/kgZolzwNlsVvkOPnle8EPhKtIG43D8UF2tqaN2D8Zf+9xHuIC2Jj+gSfl6/VfIfffAE+N/71j7j64dRI50"
+    "mtkXLvXLZ/svjNuVxsgX1VE1MX6rnMWomtCOfqHA3TywIUOQSCfMZSOKV+9L0dvlXc3l/79O7tf0it39GY6Kg9VBpH4Ae"
+    "hfSBhggUaQ8G/Z4OnvXcfa5kigUAYipC7kYeur8LGuS7jnhvZ3tAXayhF1DyDddgP7rn4D5V1zS37wRrDcUfi8chZ8MU5"
+    "grEMbw+wLelK7uYVPV16YkesO5bQ3P2JWzo/N70ejrHD1VbH8AVkeTYyXUOPx+DQtg0Q4M0YJiLoK/RIn8UKNP7HYbbo2"
+    "UaBX/UWiVYZWwyvDvJFXES6NsBP2q+Down8uA4dccBFG2bg46A02DSOyJB5Krp/JzkiyrXlpXPUT39xwk2X3WurIGqQeu"
+    "QldFmFKNlLSLtB7yQk8jpPdk3h8ZgY2iixfEC50LYktfqPQ/SdOqK2u7gIm+NLVCbxFnyCUqToneh+S8hwToCv9Dw6ezo"
+    "FsW1zZizLlY7bxaDMxfNfgWe+u3k46SYBaL5kuUkayi29gr6x7gufhOW9WgDGuGhK6P7sr1qas4q+roDkqacApYDJVIzA"
+    "xn0tt7rrMwGnjI6XtiWumY4eTd4fT7mn8KMPH0zUxQhqcreUsLP0lnXkOyKUVsYEnVbpLZWn1Kor3RSP1SROMnKokNVEw"
+    "2pLnMYk6rnCBVT766Ssp0jmTgtClsTPRmLsFJgnxJnIyT64TJoG5UffkDNkQDX5swfzTn/OSwcCJIPUZG+rmFx5tzaiPY"
+    "GTXilbEDmgh+dakvF01slL9CImL/MpjgcoCrMJ9cASZlFYT0F8kiOD/0ljmcbairZnFKJz/5jLHhNeNMrduaD1dLW28Ip"
+    "96SWV+LqbEPVA3BHTPWOWppJlfD4XAuaMYNPqvAEyyCB95qu5U6Yme8if2joebE37yCChOBtYL4xhk+JvovUFUKAeyhXg"
+    "k6Fv6gPCZR0CBjxVRHVNbo/pKoPRRZbI/Bh+aggfW5tQY0YeKcUn3i1bRlc7Nd07XKJj8Doo8TUOFtCERooKrg7ZMX29v"
+    "zbjYhFLPSHmddzrH4DDbFgBRCY5dUkVYi2Jho+E0jCuiaarwX7IyH475XJlf8KhAG6unm1ypkPKRHVxU1HvRYEhlh+1B9"
+    "OB36Gw3kux6nn3go4ZHcVtVurtNJ7XDaxv8L+6eTeuJdYqY0iRLtmn2sPqh5oj7OmtxpNvMWj+qxZCb5oOjN4TxZq4+NR"
+    "8ZxdHg8BPEGR852kw8oQRs+NPKqUwCEgv1mPTW8NL9Jj8GxnWXJ9EjyXitLvR6lZLjKJVkap/FC8Pgc+QTGQXOe3jEyUq"
+    "3YpTP8lEhCebGRFIwhr6QrdNqsXYxSAAoXC7DFxp7FOHzsKlLV9/dTWmJ3a+zaY8cHd+mn0+Mhj9uMc9POI18GWMxbzlI"
+    "+xsROaPFKa/RYo5C6V09lDGaIo2398ulVGntB3uDcHcndD3DscD87TyTRGU/4R/U7Sud04Y7/W6LtbzvbCz6LvyeTY5zE"
+    "H/ljH/yPgOUJDFCWEFh3MfAUikxKv2l1AbJW8QogeglgXCKmGImz4vzWg0oQPxYFDEHqFj+KVb1c4deFXqPHMnSXNHSi/"
+    "oVtjGbrT18PNfMDWeIfB83gtukEH1YewykE6gRMBeMsEDeh84bfFeL1248+JTtP1R/Mpb20UW+/Re1etodJ/YRF4L9k+n"
+    "pM3XzJAVPH6jduP20J/wNTv/v7DzwQVEkL6Kf/dYrkG++Ka5MrnT7L2+XYAfAu9MfdIOY/rJHoWPBYKgSXaHiCDxHjvjV"
+    "A1oDU2jKvub//iUoYnHTr+P7+AnjVLHujEBQjiT5YnxI9MBoBG4BfOBfiBAGSVPcjVdX8yO9J9BGZV81nYCsE+EWPM4v1"
+    "/vbo7sz2RD0hYfJvp6GpwvbpY4tecUZTy4cArFXrU0Wr8yOnDdGfSvLoFGbIt8nEEuKPtqnhR3BNYvGOg/Wju9+T9en+a"
+    "zqZu/EptEGo2Zzzvi7Z8lyfDyW1GQ1uBoyP0PBNa/oqRue2FZAx9X9P7u8/HsSggJrB+pTQ0Ca5+nj4Cx02HgsxzPGSMJ"
+    "VpEQesNPHGX83wCcWNOulEo2tT+seDSHcV5waoLuYl5rSWAQBKrmnAQB/tvUzP94LOxowYx5KpGH1h4Xu/AlLbU6j21v9"
+    "Af3mJ9jG2/BiyJ2N0XE0PNpv6ENCuARWNPjSZlwpmLuj38WRL7urNuGW2C50kutKxoBNWUV4xjTi7vb9nSqHkSeikiO0W"
+    "F0mtzMFRBfKV8Ccuph9nD3H9eL2n3zLxaAvNEw5gogM3ttdByI9LpvUH30Cz/YfF8XiZgDqlOYiT0lkpJQm1pxiSR2P9e"
+    "695QrvCsZQyBhVbUPhFoaY9sgail5r1aVMEs66JNHFziDJdVlo4HJ4VNw9J6WVysSmgy5c5fyWvRFnwl6ze1TuA9sQFSL"
+    "RZWEztZFldW/lFyOYJ53UzhMdA1DD3+Yc5gH+p9SEvL2JqzfhRGF6AyCJPqmbOaE39An3kajnZGoe/1O1VE1gXDrvNnk/"
+    "a8tTLRN1qZvKycpOUx5vSQdPdxKSzIH43ZeYoEJcmCHE5iKW5ojW6NTKZOwFnLGZzx2RY4mRh74zn+liJJ36sV5jPnqbw"
+    "IiUKyYp7P45ahIe/8iDlsS1g+lw+tOSTG3rk3JF0t7ZirutSq3gizfvOC0071+bM9Ori4iJLzJqx77MycWstoUWwUawbT"
+    "7Xhn6ukvD1mXQckvCFnqyzElP3yMs3OA0QnclbYUiAiAXOuUXKaeKNpomTOgW9/5iOtWaDymfqT4+J8A181JeoH4H2Ane"
+    "fASpyp6Tv1+yya/kljojlHhWuWZGGzSRJEzEFMJYFT/UG/wPjzj2UeTb1joEaaj2tsSw05aWoqFm9C9yb72UHYCAV2UqM"
+    "MURWLWEmM4vT7RL2pqXUC8KZxygR4kKr+yDnDBSvN+zUGpTqWNEKJuuOXJ/q9NWfZmxKDuXb5gV+aRW6lHe2T4EM18Y4t"
+    "bkhzjPYCQkcnMq2bkdf8P9Rx3+nsa51kbHkn8ZqOP2aUpuZkdYDKqeLS5G2YxrNg8Bb4itFhOi1nAcMCnjSgZKyoBxga7"
+    "RSa15jmdVrB0D1TVRwJ91eFWknwi9/CPKaHplMzZnoKATQq4tlEaF+Yi6L0TuQ8zOeC83qhIt/R8yivkQG3N2kW3/ne90"
+    "l2rnrMm1UpZ/dEDh+aJ1ol9nZy09yWME7qp++9gqGw/bBoXehCGxE9Hiqq/zs0XytOp6oXML8i/nLRM1U3nqWbutqVpBH"
+    "tVkCxrhDfPFiBirkfP7t2S",
+    "OMchweh5UUz2390o00L64cqOa2Lbx6uIp+f0kCxP2frpp7NLwwaJ/qrqfdBG2XNIEktbaptqrV2ds6bN9c7+49kNlN3Dm"
+    "g5tKyQElvLy6Jn5pKyabKxDsIHZhfsCxYZTsmQUytqPFXts7LmHJvOktYQjJJbB0uaqMaPvh4Onia+4Bl6JwvI4ipCPtL"
+    "ETdGRLUo1PZPNFNKyeqEN0dYifWerT72fsziXJSEkVOlskXQesA47aAb1NxwI+dxdxd3KE/z6ouvpw/mOMYjpc824o7t6"
+    "1HW3mhETIOCcgYCphWBcw6kHGF64P8Y9JqePYFhuD94dXhS6wyP9pocFfrIzCkSM4HovAIN2Qi4E8g605bXJr+6sozNOT"
+    "8kLaWhIcSCof3Xvc45Yak/T79bhwAuJ+oiDAUM+b63O2xy2hs6Ro8vZDDezW6RN64qcISoOxxN73feMq6/Hw1gAx94kZl"
+    "J3hvwBQxfPzEy+tjOYkhxhRIjfu4aknej18cCio/0mCimtt1KahJY1Gv5ydbXK4lqTP6fCajnrrFf7DTsE3APDAY6Zndl"
+    "79kQ7NLynu056vDWv9iMsgMpslNZqf6fvyvKQCvaTthZwPaFgtiUNuUjr5KvrVmCUeZIDccIMi1gJRQ29F7fGZx2e6HBz"
+    "8TaXtqwYXtuyDmVNT91F7c7FTElnQ9tX2z16SHJ8xl/p8Ey9JmJFjyKBNT2JX81TKDzX2a3NA7JfdFpXh4L9G6xl2Uw/x"
+    "ldJeyPlTSpFC9NLPYZ2kYmFIlJIE/ZCpsdQJ5y6DxJIKgSAC4ogq3l6VTrcQUwcI62PD0iKnuRzfmuZLCqu+jPMOK1T5T"
+    "Nv9SWDAupcjTPi6IhzxLeOpcFY0ebqD2kaseNJzBm+9QXKiZpkTPNaH8iHC5QG7rkF52y4t29UPSvK3K0JyM42NViKoMt"
+    "Zt+/vl74todOLJxSBO7DPkXTNdjo9eLSXGtKsZ7FnyKUsdj0LxSL8/NX5hvpU1n3arHs9rrxNFvWaYxea5XMn+CVpsaq0"
+    "zuM4PcuoxS0pZtnF+mYX9hOMUjA5FSovhkSSoZOeXfHa1R31eo/ulu473FeseUsSWeqBiPNADXu/43VpJT+5wkNDhxp4K"
+    "CbSfQGVz9XwNPR+LOSb13HVI8lN9aoC96qEPwKr55nT5vaHvX0na7vTZ2Uy1JuEjnIKwf8suvGrif4Z5g0QehxVEyTfMg"
+    "VG8O1o/WEQLoBnswYKNSNxRlj5kPqtJeUXOKKqKa39o9r/nl5Of97U/Oeh3Rg8sHMfODdc3kQv9k2iy/3XUwmlmmyO1rL"
+    "k1UU9qwAChr5O7nQGgVTLY7T24BhL69eg6vXp1JuUetTK4UVZrJaVWcAaZjuGiiBGQIpDxonbUNrijWWhu2yI+Y80k+Af"
+    "QT2JkN9JKrt8rQp1x60NzXho7kR3nInrWl3Ro/HnhiFxUoCa9WCqSPIWLIzlA/d49gS9DaYLTSZS5oRZFuuyG80tzXHE0"
+    "S/ACFFTmuD38l56D5Q0OJ9vgXWV26zrpT58uxLMwwS8vQILX1glatIo9F7iaFw/UAf0T9fhoeuhoBdj6NTXuOavE2roCV"
+    "jMCHzvNRQWOOzw9yQ3agRz+13Md+HUwDftyjSj7fgHVDAlxkvWebCpX5TLrLwmBoUtEEKlruLzpAc/ouvLhF07HRokC2g"
+    "IA3+8VnKObC4JM+n6PlYC9i0WorNvQQE0pQ70bD54Qn1N6vh/28UbEkbDO0krHzpQcpMKWe+hn/JeQTu97Nln9NZB0mIN"
+    "kfDCZJevDJ+x5g0Uz/ldDzIo5l7QHZCjuaY+HtrqfX0wvmfJ313KG/IWM81XKa8Y/htopmPFbingOPiqGRnTLDM08pHWU"
+    "du0nMhOzh5FxZfkATmSi023XpfFFfNwxZVmkAoW3aVJ71H1325V3tPLVNfki6Zqj0vOza3zk+bBZpPgM8L06ve4CwACmA"
+    "kVayl6bPJJ6oq7GY9qox/gHr10oprN5DViS7sf3UXKnL6Euxrj13hPTkkISFpvb15SCUdYWSR5xtsDux8Eou46MdHPPNS"
+    "iySACcbV05roJGdTDgP6slrKRTJKeTe2A3OB5pY78ql20vfTce1Dk4cLXwtdr/n5D+OHGutKBXs2vNecv90UOaNqvW2Jb"
+    "bx/H3qsq49BjVYBD/nqwvb1l+iJci1WvgEuVOsFkOgunGw2H26TTLEcgoTuzRh96kT+cjXPaEl5bUqaVmtqSoPlwS/jhl"
+    "Hk2iYCY8FI0nzgMTgwtiZaDw5Hls7RIeGeaGHq+1PHWJnVvivWjmgaG7betg+DB1DfuSLK4OmvSoVieZ18SkAJRV3KNZo"
+    "p5vUwS/kgtkBni+KhxJgEQz3gIAVgSJ0jiZgjhbOpJ3bKcnVWaNNfG2oJWNuiUs25+zSLYCBZHlp0oxVd4Ycyx2eZIaKK"
+    "dSoLJWx+3FRy5bKITG1LsOGSYhWdXdqDeEvMKFXQrDcnYgHuMus3LK5OatqnPliCddQVz7rxpl4QdZJ8v+5FUeCD5ZxGL"
+    "T66JBQVGuFVrHOxNElfJEb5L/OmDJ9BUuKOOGH1VnK8ymKCdH03akOHOP3d3kSmk7/VHN8jimmssRZAtbTsaP2O96Fc0P"
+    "pvn3IkxtzxIfP6FmiUQExwvsplCtw1l4Wy2jJzRZzdsV8viBhmSxDHV5oNZY9/rmlAZRRipDAvJa2OsE3gSjCvjr/ox/Z"
+    "nw/1AtkRyM6UPWk6D/AxerIoCiiT5l1nbVpB2bWHNPePpfp32TvKwhSfGGR11tSAcnvRVn8wJbrUHqa7LO0Lqo2ouCTUr"
+    "/KafWPfWsVaxqS1Y85I7lq308m7hs66tJNTcTrggtcSgdDnYAxPNwSdZu6GKck/aZ0EmxblnNYw8ZU3pukrU0bruzgyUS"
+    "pYxCWvp8KMyyxAix8baFTNEzv62L2NLymwN7T9c1Jme9AbXOSrMVNJY/8b5BIL5cBF9XUP0HuijUYtMgNNruvHD3ZF58r"
+    "CqrJ0usnsxMk2mRYSGKw9HEkTve+AX8dVnqaAsX3kaqqHJjteJgiN5SKYhug01WTAA+UoQjQ0CJuI6IYAoh3c8OEhsqXz"
+    "Pu5OHIhr86eHj41L5AuQPQL1OX0XhXv2Nl37G/cgH5Fv1kutKpxndieIzRWWB/nkStuy+bY2G+M9+52PVvd24DRf/tcsG"
+    "JGP5fHl5qDK3L6KVaRLcm3Xe02J1b99tb6l52sNrPmua0v757va+9IeqDfDIt+7cqVRfqmniaEnFe6lpdEGt4248u1qjh"
+    "p/3oWuWD6DoI/RLXNa4NXEDlZFjtBNGJQCPeJwGM5SaNtn8nTIRzGhZm2kYMUs2ZD8X6MoFzFuhV+HeAI/HWJ6m+tjsU8"
+    "Z68Hh945v7eow0UX1zAXyBPzAuoGH971hjiOWheTPK4NeCR3HSxsRQPbGMrBjKVHuqywVtgwdpXNAI3rzCdV1ibfLUZ3B"
+    "Mh0uvTPmlapH3gK/Fy9dgvijaOk4Yve8B/hDdHLmEaqROdkkzB65TDOdwdiGWbWY1ISgNFQiZSihQVfcT3pnDVmSFll0R"
+    "Ec06129qXZEUZdUwbizIxIqzppDIeOPGShGBx9cH+9ZREysQWeRyNStuhU0AuSZs02Xcu3pGyEU7muoWK9HGJKN0pvxB5"
+    "9TqdpF0yn843uhr0s9n+FvLPL+hwTTehqe2Y1PEZu6ECWW3R/BrRDw2OxLE6hpFq3MGmOk/1TK0aVcgl73t1HU3f+5dmD"
+    "d0k5noXivvbJrqmGUZaqyQgW2eqFcLLRto19/TR3aX4T/3Xo7vCvgzeiS3HGKnEgZjXrvlMzRlDb3G4N2J/wzNPXeo0sD"
+    "SY17xnL4iu6lrPpJZkGbuA",
+    "T1L7lL0VR3B1hyjOMN3Njcc3opXCbLeyvyVMae7U0AliFk0luJTJ+mOUhSk6NwsvZd3Rouy6o9N5B5Bwo9n6WPu36jJg8"
+    "2yzb+ZxN/CsIy8xapfs6u1t/wTgBEJXAr1l7++lUOxsptRGiC540pf+qkMalv6iXfI1jCrBOc2RvI8BUSBqUKNumufZlC"
+    "w3VuBMVkzuSDaVhhoToBU89KIKZKtaV+YUvyQKzOtmfDO82/wSKZzEIxCNSm3YGG8G2nbw/VNsp9WYZ/jEUkzSAuEmiVm"
+    "m2p6uGzcz1f+EWxSty0WLposLYrTg97seRXO/Aak4qQVfehW1ciLd34+Tx/tZsx+BNxsd3v4nkVjIFdVt6fQCEPAWyhfa"
+    "PDMR6VVykoPOt0xBCHavOpPd9y8tyh6Nby+uJfnVJW59ljhvhN7REW8ztNMetQirlUGNAau/bw7/t7TcbtE1fd4A/p5Oh"
+    "gWd4yu14rxKT8bPwsdP98RVManjFF6JmPjV1VXMAE1HFTsswPcyYK6yYwjlD7CayWrjG/vntMtaNs0hLnO2aXVv7u9ez4"
+    "hIG35Shos5ShhQWFHZYfMDy3h0XDvngWrwtIznZd4Y5NNQ5wTQtE3TMLGnsMNlxnjRcYD11oKnS6su9sMynqf1rZqya9g"
+    "sYlwYkuU5Vjkh2jJc5VoTijhtrPLPOJA/A5g1yRaBWQYNDHqjBQiljk4w/j5eOmL/reQl5M3PzpbEdt9KJmq/ZG2H+R0g"
+    "yXrfYbBuXUXDKHAivHBkzrT33C14PzBoPCG3mge5gDNQuLV163BJzpLTVE+22IXmkcxNQELbbf0NAk+gIJGCbwJ35dJhj"
+    "QEy/JodpJhYqtStGDaV9udgqzKXraLzMNXTPvhmrRX0GLFT3Zu55qguyuTWs/GiK2B1ijZLjZQDfj0SKr3a+JCX5j2uXx"
+    "lebdV+s1ocrrrPWG5UP7IYdB/Si6oJsmDxR58NOq8C8BGzBXFV2mrHmD6GOAEvfi5p0xDGgp856MZZsSobfvRysz/nZfo"
+    "lKRn/81uozHPZ+9LQy04zrzefb75iHrruPNQdC7tJzAOFfuASkRmbT2B3dRljLqOaXxka1hNSZd0d6ofz2bCwKeM5cx/2"
+    "o9ndOmYD/gmdXAWNJNoBwGmQ+ulIScov2GpV9HcOTWQBVWO7Zk5kVqYJ5SgI3DCvQuVKawjNPqgQ8FBGRJqXRN08eB5Pt"
+    "elGVQ24CSNujGcku8jpDnIouWsNR5leXXScpqcSqIbGWdSOhl18bxoZMEtYbgB7UAVAewQzh68kESsvBAgTm6yjSNUf07"
+    "jEXOsgGt3fZzaCiaeVOPS4C8o+j4ir01CMlgPWkMxhj1ngzLLAWEG0w3VwoqQ31Hd3Y8t3mhbEyD3nhFaeFTd0cpHYEnk"
+    "IBgK/ZDjLebC2XZoSpz+jTpUNW0LtS66GXj9z22iaN+eG7S9arWrg93eR7862bX4ARGP73YU9/5yI2EWHobVL5KEF6ZlL"
+    "BK7jmL0sqtpsen7MWVeydvWvZo0hz6+ssa5GSm8JDWaZJRcM3dNZXpWF1DRTGWgATBEr9JhVOiykwomG+NlKW7q0Ksqc5"
+    "aE5048Ta3eVpZo3TuEqnrWRPGl23G/G/HiBOAZH17SKnWR57m5sIqdZfT05fVNXGvYV+is6GtgFhHEBJOQLWjGua60QjS"
+    "1dkyM8UybD09Die1xh2s+9ifeeL3oAepUvLOMLeo542yTkT0kS3x7b+Xtp3TujHd+7vkxy/MiT5LyyoMhVgTIx1LKfEG1"
+    "UaRPADX4FFq2mgcKJpV0vIlZQOB5ADkuklXEIXqlbBqiUOFrulmiBzkDtoBXl8/lkWRZzcOGVNUrREk7PsYJJPE9p2Z7R"
+    "hczye0Szmmlukb3AgVreL6xyT3OItPDnQL8572GU0Zc4o6G41g5UNNtev3DhiWzwDG3e92b+g3Uv6slvkChOVZskvb4uY"
+    "/Zu3Wt/6rTfHMmHo8mpqWxO6XXvwaO3dyrY3C12EjHa8C0d7zHhHbRukmTQ18kY3FKoVt3D1mxaeDTokW+Cos1oYVFB6W"
+    "TXgK7J72+S85gXDDTbykG4n83EPvBeKee32Ep9PzbKsNOe/+gudhUUAQ8DXmrOYV72CP1y29olYz1IE/KdznM8GuLbwC2"
+    "lnQQJ7nCcfNu8soqvlhlNIEtotg49Gl/AL8Ev+77F1mTA78ppM8+bN/Qc85b/z/Og50+i6dv3//3rz9/NJunkRbB7obxH"
+    "43/eHI08N6VO3IEwQuNVZ5v5pUoDWB9TGodpSbsiZYi3FLBtG3ffcLnkEmL5sm+uTpKyLMpgYBFR9dp4m0MIFBEMI6hFT"
+    "5oprGDVI7KxWiJkFEs51h5DPFNoha0/U5Xv+nQCVAUkBzNmPNJq6/6Jyohi4Co6VTaLcRzaoOBcpa1E9dDxlec7xkZei6"
+    "AjhcY0r033KKI1nf4FjrOmyXGqxiX2IJ+KcAXBfe2k0r45L5a3uCleIny3gUTmb13MT8pVXnFviBBkcXol38MN81uvZzG"
+    "iL8r4Ak6lDK3i4um1bnjQFX7lGQbjG16m9UlJhNd9heyFFON4k7h1ZjIaMsg9JMLi/sXAiypvZXzmgIFI2VnE0Tt32F6O"
+    "pI+jwxhMoGi0zPHoGL9tZOgyK2pmCWp9OscKCAYullKXvUvv72Pmnt7AgU97pZ42itesjTdU0hK1FKoUBaN6HICfCkcqW"
+    "zPOsA3XfDKZjprgzcOxvR6MZ6F4CAgA3KzN7AzPYkg6X2WqE0kEYE2pZoQkYD06pH7FxEEjrBzl69NWVAMD8HgKdk6j1I"
+    "hv0ooHrjCvsNxLPY0Bs9BmXi7jBzxN2FdHLyFshMq1e7AdRrYUxDv8ZOg4AIoZ483Ulh6MoYd+IBXznqmBEGF5H/AV8qg"
+    "1mi3TSjGIA2YeHKBr6D+Rbyaf5s2MCOa19afwCzoQR6GTDwcIepqI08oSH5AC6hCFqsSWL+tbD4sqXhvy5T7dH9MQns4s"
+    "m02LnX0MjCs07RAMG5CwmpG+ao30l2aEs3SRQENYofe+pEijIUTsIfACiQlqwoz5Q1JdGDcd2zClJXEwGgKbfQWF1wmtZ"
+    "vgaehlO4/oyzntU0ruC0wKqOhVRi55EP8c9e3/kvAk15P7IVMBVH68v8gsOF0cBs6q6pEUMlq2us6pM5a0hgDuqC3t/Dn"
+    "Jap3OgyMUlnHQ95FUfGCf/pIkGRwh4ImHIl48BndPW3WlABCETiWT9gZGfLwKdBJS4+s8PqNnAppDcVKtEo7xXqytPaX6"
+    "fitAts/EEO8tTvKEUTzYj47Q7KPbsMzi8nYKJZnAxTV971zp2RksEkpeEFx+HTAgzu+ZqthTLDoX4++hOHOehEGa9cRMo"
+    "CCeG4emGmfyiIxRWlr4WrL+2eg5ha1k96ZQyc2sNW5xx0OikfWzW3UKrnawDL3soShBNJwQM4qLWHnNYF//mSYITCc82Z"
+    "M53TDdbD3GlrruP69wL7B/2eKw2ZliiBsUXqPGNNEp0fPCjeLqaUC/RZLNA4JSaGK8K3jhVsJEnhyReWvUVS7DcO9gteG"
+    "g4pkyPp9f2z9wYfu6/dsdtKv4duIk6lMa6NpqoORMMaoxXbAzSrbTeaNLHUI+DDhqQeObi/n4ZMxSWjhl4JaYBo37X+7F"
+    "xrYmjqQSinjiQeZ5yfEVn6iy2Bw2tA3bcYUqFv+jj0vFBxm/rmq6ay9nM0bF9btEX9l2i5aH2ksegM8aXiRPBG88gy3R7"
+    "vZ4n8fx0mFio8wpxbP4pPUY7LV/3ToPJk745YYg/iMHQTMVBAEd6zS/pNYgoEsBRNxratA/VGKAamBi8MeZmKu6nFqepj"
+    "IoJ25XofT8j6N3YmFiXQSx",
+    "cOLWHQXyAylC2KePoUATCjTglUFpALWLMVEqHclp/r8DWjfvW38i4iM3Z5+lUp8TAwfY+uXpHYqtWVgCCjWZA7Y04cHSV"
+    "67BRYsTSmpgL6AJ6VOk8nddyPtBvHnheQmY6T5u5/MJzqbvYjhIST1HzNrjYOmg4N93bxiPLErczMLZAf1bwXUMcL6N0E"
+    "S2GU6n5XZyfexP5CegoBCTVJnBOc1R0NP/MlNW4f8H58ONyaRz2+ubWOKC1LrhzrLPEGJmdScMuQIGx3pwOXiDnKTnzY6"
+    "sFCiHmE6MIxo4Wexw0OOWQ0Tg+Znu70WYU06LhhoTPOe2BGO0940kAk6wfE6EMEWVSoB1BJxqOu1WIU+SUNsoaoVVTHio"
+    "cYyL3Q+3EUWKP7uaVTEZAZ87MLKXr2GjP2SByYqwcDfyOvhN2awTqJo6eNEvkfUf2RWJ6JfNL7bgo4yv1fOSI1f8z3Jn+"
+    "85+7M/YcZaj1erhaGqMsTfGZr7d9cn4S14B3ojPHikd6nsAlEmWMpVIzW9vbafU6zWkr+a/oJtZKBRnKrQ34IpA8VPgXt"
+    "QbV7jh5htX05vgnbWl2KNWvQqiajv1zONyhTvU+/vrSc1mn5fD6siByYXw1clZ0TtFv6Mm2t6E3Y7GD/ireF0VVA66Kbr"
+    "GOyy3jCnzIVrTPkfiLakkIm9cvHCx5DxI560I4N6/ejaAPdM/QDY99S517oB2bQFJd4SVuSS2PNrwzxLbq+rUbqy7N7yJ"
+    "pRWGw5cJ6ALoZnFg9rbO8ZzbLO90Wf5YrdlheMIxN5Hc/NWHSRQTawIxkGPW5o1LWYDWZnNbsDjHnQ6E0AIA3cSvzE690"
+    "Vdp9LRrzOK+uk1LEvBL2Buf2g6Z7x9ypdTBG+e6+KqWmXDNvvtEzvDijObpYlYlknhJWi/nm3OWY1Q+WLbWKF1HIQD1Hr"
+    "MSE2YyKONRz6D5XS8t4QDM/edsMq8yTcWewxUAAMJlxpnTGeglQe7Xy+TI+54hWOoTAAse5Nu1yAAtVpqV7SuVAbWMZym"
+    "ZRAD9dwB9qacLwRecFpvZ0yb7F0KhnxTXrP5CTTT/Vqk5S4Vcw0fZ7MgCNNzkMALyg9Ch2QtztWBr9k2ivPJ0pQe5plZV"
+    "YwmhdhqIRQOTmJdRooMdGzzzsweEe0kVGv+VDfBqYElZScwSfuFYILe3R+VXplHNYmI2NAPq3FdsOWCR59+rk5w/fvfvp"
+    "6FWUpWfmpcsyyYoYwHQKb81ZidQTxfGSmNNefBGnPFkMq0yf0azldVF+Vj2d8wEFWXJOkmWPLQ3IUXKLCOOg7YZxtEEY+"
+    "HAAXZCcX0QNEFd4XhawlWD/38ZmxtjLvkA8qexg+v1GfrMFs2wo8YlQ4tZehTL0THTdGLaA9WpyjfQS9gazpTOVt0g/Km"
+    "smSyq3zoWZKMuvc30OO5o7TVaNUhvr3gBNv289A42r+xstYI7whI7as4zP4a0xp8TQfCL85FALSK3Mx5/UZTwnPuZi8xE"
+    "NPcMm0B6rzWcKUCo85q3q7NWe8+jIXX6qtquUHowtQSMeA94+SixKyRLO5o4CDJlbcvdNb2D+C1jr7uR7+08Svc1mLgD1"
+    "ooo6cQGo/yVNrsNHsY53qsKLWC0yiFuvKyWDHr4tGHAaQPLhp0KBMoRzhL3G6i4+I+E+PIrXjuRylrfX63cgv0gr0oUjE"
+    "8TR/bq8JSFfQyluLappMqOlVwkg+BwOEUTF7l77lXIc5z1m0apEe8YVq+ycB/SM5DekBQz5UC5oq1QV++MjoYb5xtgouU"
+    "yR4JE6LsbwcLUp34AeQgfeqvaBFg/Oo458g471J9yeOy6E1bpjHzZ+WR3nq9rXJi3qz6eiuOoVgDJMfGSsont9UwzoqMQ"
+    "fPpXiI44wYrxUJrW/5JKwTzs3Cjp9Cd9F+I05buotFvNzIRorvSZYN7lg1+7vfC+Pv7DwCNXt9jbx7HFNUgAyZn+BpaiJ"
+    "n47pc5dlsgi9/+P142F6vlat2tBJItynvfKuiGtg1RKDGYg3Gy4FLFVAiag0lDwZixQJ2+h/m/ETMBXUSqpeEW0J7LyOU"
+    "CqKzk6h0GWndKyqlt8ikjgUvuuvEUvg23dIaW7ftZ8brgaKdcPR0YqPoT2zbpcFQqV9VvpSu2l2ivmKAUMFcNGSOM7Rw+"
+    "TcUtJnX+fybV3NuIKP/WyfbzPBpuxrR3fvnzcvEMejaKIQCkuLx2/iony2/F+ZjM9AeuWSwqeu5pLtww9YYZh3w3ma9xH"
+    "fR2SWxuQKYFOcExQ2I9gXGU0g07oUhEESYXxZ+60SeJhr2vWRkQbvaCL1fqaZdGcvUa1bZroSJ/vkedWlSt1FIc6pvzan"
+    "OA0y7TGQmTrlTAgJM1lyfA898VZm8lVFPxz/9KMWgBJDtWIr839MfOJX67VxJEDtUMvDhkKth9DKnDZBmoCygpPh/DK5a"
+    "lhopKbyNCOyu+dNuq+OrdxKy9cIKIxjIsZscZ/IOdduyHylfADPP7ortH7vJUlBfbl85TGQQgW5cC2nllSxjZBquvlhW7"
+    "9hw7GDiU9NZWE1CG2jq/hWo6yk7IxgW09c0soqWwznrgeoyeLSCbzRc7xP5ycROzfP1afa+rNsJe3UPLmkIqVvfmCt+z5"
+    "Qt8DecbrBWgAbVlmtbKQXFj0tBDDHXId6Y+8RV9U6jDDMQ85ii6ujitO6J66xihOsJb4lEebCYAxbT/9Afcx9J1WJYSg+"
+    "5RYS95i9+WqL29MK7rBfwLnrBBAIzKgvyPeK2raP7+x/SfzrND8vriVbCecpOa59YGvit+QrQcEYBcUS+Jp38ptPFpwva"
+    "yVW5/B7k7ikStSyWEJlLZ71G5teyfZalmmu0XivhlIUTZ2M8jNlqRNnmyFaeyW0FgOKCFCOi+DXAClZMcBr660bj8tnmj"
+    "domFjnJRLUk1gFHDQ17SgiTrfajiv6WzzFEfk/EZ2Rs78F+1s1dHM8/vA1h4Ku+pwuPcQc06KvixxX87rM3ia3uAQt15c"
+    "mz9L9PbyqujP8smbti+vpjy97jDDKATvUne8Qo5AwUkuTzYcKMRZEC7mMM0VLXSnmAxvREOg7NpPpJDtmIV7jHzXnWJBS"
+    "DpOiM7X5JKCXkvY3ZZjtSD4ivqH8vJ/Y9XjOOEJb8l5dlnFGKtrJa91ChjJ/n5ynJIX6NCALYiUGSE5ZDpiuJWEP7wmcL"
+    "uhv488osH7Qn/lI0GuifbwMaTSvaEe07hsMYZRe8vpo8xOvaEs05Gz4R4W9zkAyJGJiAnCWDHtvmOxxplek+ACJviIOAk"
+    "mbIJ5eFAkoIAuwdOJ8JspGRO9zrthdzVD6NG+IOzHUBRiZzZOX01XFc8b5C/bXAVX6X1Xbn+M=</script>\n<script>"
+    "(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Arra"
+    "y.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThroug"
+    "h(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=docu"
+    "ment.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.h"
+    "ead.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n"
+    ")});})();</script>\n</body>\n</html>\n"};
 
 #endif
 

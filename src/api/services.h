@@ -707,13 +707,14 @@ MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. The
-   ledger keeps up to 255 snapshots, spread over the whole run. For a further one it drops and
-   counts the snapshot whose neighbours are closest in time. The first and the last one stay, and so
-   do those in which a device, or all devices together, held most. A checkpoint goes only when
-   nothing else can.
+/* Keeps the totals of every device at this moment, under a name, with its 16 largest tags and sites,
+   and the ten largest blocks of all. The ledger keeps up to 255 snapshots, spread over the whole
+   run. For a further one it drops and counts the snapshot whose neighbours are closest in time. The
+   first and the last one stay, and so do those in which a device, or all devices together, held
+   most. A checkpoint goes only when nothing else can.
    Errors: E_INVALID if the name is NULL or ""; E_NOMEM; reports count the checkpoints it dropped.
-   Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
+   Cost:   a tenth of a us a device, tag and site, and thread, and a walk of the map: about 10 ns a
+           block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 

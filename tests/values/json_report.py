@@ -12,7 +12,7 @@ from phases import KINDS, highest
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
-            "scopes", "operation_allocations", "operation_summary", "strings", "events",
+            "series", "growth", "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
 MOST_PLAIN = 10  # blocks of which the host has said nothing
@@ -253,6 +253,24 @@ def snapshot(ledger, one):
             for u in one.usage}}
 
 
+def series_of(device, kind, row):
+    of = {"tag": shown(subject(row))} if kind == "tags" else {}
+    return {"device": device.name, **of, **({"site": site(subject(row))} if kind == "sites" else {})}
+
+
+def series(ledger):
+    return {kind: [{**series_of(device, kind, row), "bytes": levels} for device, row, levels in ledger.series(kind)]
+            for kind in ("sites", "tags")}
+
+
+def growth(ledger):
+    lines = ledger.growth()
+    return {"count": len(lines), "fastest": [
+        {**series_of(device, kind, row), "bytes_per_minute": rate,
+         "since_ns": ledger.snapshots_shown()[first].time, "snapshots": points,
+         "r2": percent(fit)} for rate, first, points, fit, kind, device, row in lines[:20]]}
+
+
 # -- leaks, moves, threads --
 
 def leaks(ledger):
@@ -428,6 +446,7 @@ def expected(ledger):
         "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),
         "snapshots": [snapshot(ledger, one) for one in ledger.snapshots_shown()],
+        "series": series(ledger), "growth": growth(ledger),
         "scopes": [scope(ledger, one) for one in ledger.scopes],
         "operation_allocations": operations(ledger),
         "operation_summary": operation_summary(ledger), "strings": strings(ledger),
