@@ -793,7 +793,9 @@ enum {
     MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
                                      _retire, _alloc_retry and on pollers: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
-    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_ENV = 64,     /* the ledger ignores the environment */
+    MEMLORD_FLAG_NO_SNAPSHOT_THREAD = 128 /* no thread takes snapshots: see
+                                             memlord_snapshots_start */
 };
 
 /* The configuration of a ledger. Every field may be 0; its comment says what 0 means. */
@@ -2379,7 +2381,9 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
 /* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
    last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
    with a snapshot of its own, which is not kept. Without threads memlord_gc_poll takes those that
-   are due. The time is that of the ledger's clock. While a clock of the host's stands still no
+   are due. With MEMLORD_FLAG_NO_SNAPSHOT_THREAD allocs and frees do so, too, in calls by which much
+   has changed. These snapshots have no blocks. The interval then grows with the ledger's life, so
+   that all of them fit. The time is that of the ledger's clock. While a clock of the host's stands still no
    snapshot is taken. If the clock runs ahead, or the interval changes, the thread notices within a
    second.
    Errors: E_INVALID for an interval of 1 to 9; E_NOMEM if the first snapshot failed; the later ones
@@ -5772,6 +5776,10 @@ struct mli_counters_state {
     mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows, because row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* for each statistic: what could not be counted on any device */
+    mli_u64 look_due;             /* the time of mli_now from which on a publication asks the end of
+                                     its call to look for a due snapshot; 0: never */
+    mli_u64 looks;                /* how many publications there were without a batch, while look_due
+                                     was set */
     mli_lock count_lock;          /* guards the counters of the orphan record */
     mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
@@ -9199,6 +9207,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 /* Returns the epoch, which is the number of resets so far. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
+/* Sets counters.look_due. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due);
+
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
 
@@ -9369,11 +9380,22 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
         mli_alert_bands_add(lord, 1);
 }
-/* Requests a band check after a publication that found `live` bytes, if a bound was reached, or if
-   the device's holders are to be noted again. */
+MLI_PRIVATE MLI_COLD void mli_look_set(memlord *lord, uint64_t due) {
+    mli_u64_store(&lord->counters.look_due, due);
+}
+/* Returns 1 if it is time to look for a due snapshot. A clock of the host's is only called at the end
+   of the call. Without a batch every call publishes, and each 64th looks at the clock. */
+static MLI_COLD int mli_look_is_due(memlord *lord) {
+    const uint64_t due = mli_u64_load(&lord->counters.look_due);
+    if (!due || (!lord->counters.batch && mli_u64_add(&lord->counters.looks, 1) & 63)) return 0;
+    return lord->clock.fn || mli_now() >= due;
+}
+/* Requests a check at the end of the call, after a publication that found `live` bytes: of bands if a
+   bound was reached, of the device's holders if they are to be noted again, and of snapshots. */
 static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row, uint64_t live) {
     const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) || mli_mark_passed(w, &row->published))
+    if (mli_holders_due(w, live, mli_u64_load(&row->peak)) ||
+        mli_mark_passed(w, &row->published) || mli_look_is_due(lord))
         mli_check_request(lord, dev);
 }
 
@@ -23922,8 +23944,7 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
 } mli_device_usage;
 
 /* A snapshot. Behind it in memory are three arrays: `devices` mli_device_usage, by device number;
-   `top_blocks` memlord_block_info, with room for MLI_SNAPSHOT_TOP; and the holdings of all
-   devices. */
+   `top_blocks` memlord_block_info; and the holdings of all devices. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* link in the list of evicted snapshots that readers may still
                                   read */
@@ -23933,6 +23954,7 @@ typedef struct mli_snapshot {
                                   periodic */
     uint64_t live, blocks;     /* live bytes and blocks of all devices */
     uint32_t devices;
+    uint32_t room;             /* how many blocks the second array has room for */
 } mli_snapshot;
 
 /* A reader of the list of snapshots, which is a part of a report. The snapshots lock guards the
@@ -23965,9 +23987,9 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
 /* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
-/* Makes a snapshot of the usage of every device, with its largest tags and sites and the largest
-   blocks. Returns NULL if there is no memory. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+/* Makes a snapshot of the usage of every device, with its largest tags and sites and, if `blocks` is
+   1, the largest blocks. Returns NULL if there is no memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks);
 
 /* Copies the list of snapshots for a report and returns its length. The snapshots in it are not
    freed before mli_snapshots_unpin of the same reader. */
@@ -23983,6 +24005,8 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Takes the snapshot that is due, if calls take them. Requires: the thread holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord);
 /* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
@@ -24031,7 +24055,7 @@ MLI_PRIVATE const mli_holding *mli_snapshot_holdings(const mli_snapshot *s, uint
                                                      uint32_t *n) {
     const mli_device_usage *usage = &mli_snapshot_devices(s)[dev - 1];
     *n = usage->count[book];
-    return (const mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP) +
+    return (const mli_holding *)(void *)(mli_snapshot_top(s) + s->room) +
            usage->first[book];
 }
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
@@ -24099,7 +24123,7 @@ static MLI_COLD size_t mli_usage_read(memlord *lord, uint32_t n, mli_device_usag
 }
 /* Copies the lists behind a snapshot. */
 static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *list) {
-    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + MLI_SNAPSHOT_TOP), *at = to;
+    mli_holding *to = (mli_holding *)(void *)(mli_snapshot_top(s) + s->room), *at = to;
     uint32_t i;
     for (i = 0; i < 2 * s->devices; i++, list++) {
         mli_device_usage *usage = &mli_snapshot_devices(s)[i % s->devices];
@@ -24115,10 +24139,11 @@ static MLI_COLD void mli_holdings_copy(mli_snapshot *s, const mli_holding_list *
 }
 /* Makes a snapshot. The usage of its devices is read before its size is known, so that it comes
    after the lists in `list`. */
-MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, int blocks) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    const uint32_t room = blocks ? MLI_SNAPSHOT_TOP : 0;
     const size_t fixed = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                         MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+                         room * sizeof(memlord_block_info);
     const size_t lists = n * (2 * sizeof(mli_holding_list) + sizeof(mli_device_usage));
     mli_holding_list *list = (mli_holding_list *)mli_own_alloc(lord, lists + !lists);
     mli_device_usage *usage = (mli_device_usage *)(void *)(list + 2 * n);
@@ -24131,11 +24156,13 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
             s->size = size;
             s->name = kept;
             s->devices = n;
+            s->room = room;
             s->time = time;
             memcpy(mli_snapshot_devices(s), usage, n * sizeof *usage);
             mli_holdings_copy(s, list);
-            s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s),
-                                               MLI_SNAPSHOT_TOP);
+            if (room)
+                s->top_blocks = memlord_blocks_top(lord, memlord_device_all(),
+                                                   mli_snapshot_top(s), room);
         }
     }
     mli_own_free(lord, list, lists + !lists);
@@ -24189,10 +24216,16 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. If there is no memory, the snapshot counts as lost. */
+/* Returns 1 if no thread takes snapshots, but the calls themselves. */
+static int mli_snapshots_in_calls(const memlord *lord) {
+    return (lord->flags & MEMLORD_FLAG_NO_SNAPSHOT_THREAD) != 0;
+}
+/* Takes a snapshot and adds it to the list. One that a call takes has no blocks, because these need a
+   walk of the map. If there is no memory, the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
-    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    mli_snapshot *s = mli_snapshot_new(lord, kept, kept || !mli_snapshots_in_calls(lord));
+    mli_snapshot *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
@@ -24270,6 +24303,24 @@ MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
     return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
+/* When calls take snapshots, the next one is due after the interval, but no earlier than after a 256th
+   of the ledger's life, because more are not kept, and after 64 times as long as this one took. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_look(memlord *lord) {
+    mli_recorder *r = &lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t step = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    uint64_t due = mli_u64_load(&r->due), began, took;
+    if (!step || !mli_snapshots_in_calls(lord) || mli_self.in_host_alloc) return;
+    began = mli_ledger_now(lord);
+    if (began < due || !mli_u64_cas(&r->due, &due, UINT64_MAX)) return;
+    if ((began - lord->started) / 256 > step) step = (began - lord->started) / 256;
+    saver->save(lord, 0);
+    took = mli_ledger_now(lord) - began;
+    if (took < step && took * 64 > step) step = took * 64;
+    mli_u64_store(&r->due, began + step);
+    mli_look_set(lord, mli_now() + step);
+}
+
 /* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
     mli_recorder *r = (mli_recorder *)user;
@@ -24281,15 +24332,16 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
-   save. */
+/* Starts the thread of a recorder that was started, unless calls take its snapshots. If the system
+   gives no thread, safe points save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
-    if (mli_polling_enabled(r->lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+    const int snapshots = r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS];
+    if (snapshots && mli_snapshots_in_calls(r->lord))
+        mli_look_set(r->lord, 1);
+    else if (mli_polling_enabled(r->lord) &&
+             mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
-                                                                             : "export",
-                 "them instead");
+                 snapshots ? "snapshots" : "export", "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
@@ -24308,6 +24360,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
+    if (which == MLI_RECORDER_SNAPSHOTS) mli_look_set(lord, 0);
     if (seen) saver->save(r->lord, 1);
 }
 
@@ -24414,6 +24467,8 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (mli_snapshots_in_calls(lord)) /* another thread may have been taking a snapshot */
+        mli_u64_store(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS].due, 0);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
@@ -24944,6 +24999,7 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
         mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
         mli_holders_check(lord, dev);
+        mli_snapshots_look(lord);
     }
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
@@ -33603,7 +33659,7 @@ struct mli_saving_state {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
-    r->present = mli_snapshot_new(lord, NULL);
+    r->present = mli_snapshot_new(lord, NULL, 1);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else
