@@ -245,9 +245,10 @@
     In a report's table of capacity, which lists physical devices:
 
         used             what the source says, plus what was recorded since its sample, less
-                         what was freed since: see memlord_capacity_source_set
+                         what was freed since: see memlord_capacity_source_set. In TEXT it is
+                         `total` less `free`
         self             live bytes of all devices that share it, without mapped files
-        this process     what else this process holds, as the source says: `context`, the free
+        process          what else this process holds, as the source says: `context`, the free
                          memory of pools, and what was not recorded
         others           the rest of `used`. If the source does not know this process's share,
                          `others` is all that is not self or context
@@ -6147,6 +6148,9 @@ MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits)
    algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
+/* Writes the time of day of a moment in seconds since 1970, as 08:05:00. */
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds);
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
 /* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report may not write the sequence
@@ -6336,6 +6340,14 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name) {
     mli_put_str(o, "Z");
 }
 
+MLI_PRIVATE MLI_COLD void mli_put_clock(mli_out *o, uint64_t seconds) {
+    mli_put_digits(o, seconds / 3600 % 24, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds / 60 % 60, 10, 2);
+    mli_put_str(o, ":");
+    mli_put_digits(o, seconds % 60, 10, 2);
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     if ((unsigned)d.type >= (unsigned)MLI_TYPE_COUNT) {
         mli_put_str(o, d.type == MEMLORD_ANY ? "all" : "?");
@@ -6505,17 +6517,14 @@ MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uin
 static void mli_pad(mli_out *o, size_t used, size_t width) {
     for (; used < width; used++) mli_put(o, " ", 1);
 }
-/* Writes a string for JSON, or pads it to a column. A UTF-8 sequence of two bytes counts as one
-   column, and a longer one as two, which is right for most characters. */
+/* Writes a string for JSON, or pads it to a column. */
 static MLI_COLD void mli_put_string(mli_out *o, int json, const char *text, size_t width) {
-    size_t start = o->total;
-    const unsigned char *s = (const unsigned char *)text;
+    const size_t start = o->total;
     if (json) {
         mli_put_json(o, text);
         return;
     }
     mli_put_escaped(o, text, 0, "");
-    for (; *s; s++) start += (size_t)(*s >= 0xc0) + (*s >= 0xf0);
     mli_pad(o, o->total - start, width);
 }
 static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sign) {
@@ -27348,10 +27357,13 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
    others are in no scope. */
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s);
 
-/* Writes the verdicts: what is bad, then who holds most, then what is odd. Each verdict is one line
-   with its devices, those of the highest peaks first. Cuts names after MLI_TEXT_NAME characters,
-   and leaves that bound in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+#define MLI_FIRST_SENTENCES 4 /* the most sentences on the first screen of TEXT */
+
+/* Writes verdicts, one sentence a line, the worst first: what is bad, then what grows, then who
+   holds or held most, then what is odd. Writes those from number `first` up to `last`, from 0, and
+   returns how many there are. Of each kind the devices with the highest peaks come first. Cuts names
+   after MLI_TEXT_NAME characters, and leaves that bound in r->out.name_max. */
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last);
 /* Writes the verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
@@ -27361,6 +27373,7 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 /* The columns of anomalies and drops, the heaviest first. Those that make totals too low come
    first, then mistakes of the host, then detail that was lost. */
+#define MLI_ANOMALIES_SAID 6 /* the most anomalies of a device that a sentence has */
 enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
 static const unsigned char mli_anomaly_columns[] = {
     MLI_STAT_dropped_allocs,
@@ -27419,8 +27432,9 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
     if (n) mli_put_str(o, "\n");
 }
 
-/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. A
-   part is composed in r->part_text, and then each format writes it in its own way. Only
+/* -- the verdicts -- A verdict is of a kind, and has a part for each device that it is about. With
+   the head of its kind a part is a sentence of at most 25 words, where a name counts as one. A part
+   is composed in r->part_text, and then each format writes it in its own way. Only
    MLI_FIRST_DEVICES parts of a kind are written. */
 
 /* The kinds of verdicts in their order. Each has a name for JSON, a head for TEXT, and a word for
@@ -27429,8 +27443,10 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
+    X(full, "nearly full", "bad")                                                             \
     X(leaks, "leaks since mark", "bad")                                                       \
-    X(peak, "held the peak", "")                                                              \
+    X(growth, "growth", "odd")                                                                \
+    X(peak, "peak", "")                                                                       \
     X(holders, "biggest holder", "")                                                          \
     X(anomalies, "anomalies and drops", "odd")                                                \
     X(mistakes, "mistakes", "odd")                                                            \
@@ -27455,6 +27471,9 @@ typedef struct mli_verdict_writer {
     int lost;        /* 1: some anomalies lost bytes */
     size_t parts;    /* how many parts the kind has so far */
     uint64_t bytes;  /* the bytes of the parts that are left out */
+    size_t sentences;   /* TEXT: how many sentences there were so far */
+    size_t first, last; /* TEXT: the numbers of the first sentence to write, and of the one after the
+                           last, from 0 */
     mli_out part;    /* the text of the part that is being composed */
     const memlord_site *site; /* the site that the part names, for a link of the page, or NULL */
     const char *tag;          /* the tag that the part names, or NULL */
@@ -27507,8 +27526,15 @@ static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_json_composed(o, w->r->part_text);
     mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
 }
-/* Writes a composed part. In TEXT, writes ", cuda:0: " or "; cuda:0: " before it. `device` points
-   to the code of the part's device, or is NULL if the part is about no device. */
+/* Writes the head of a sentence of TEXT. Returns 0 if the sentence is not to be written. */
+static MLI_COLD int mli_sentence_begin(mli_verdict_writer *w) {
+    const size_t number = w->sentences++;
+    if (number < w->first || number >= w->last) return 0;
+    mli_verdict_head(w);
+    return 1;
+}
+/* Writes a composed part. `device` points to the code of the part's device, or is NULL if the part
+   is about no device. */
 static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     (void)mli_out_end(&w->part, sizeof w->r->part_text);
@@ -27516,11 +27542,11 @@ static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
         mli_part_json(w, device);
         return;
     }
-    if (w->parts == 1) mli_verdict_head(w);
-    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
-    if (device) mli_putf(o, "%i", *device);
+    if (!mli_sentence_begin(w)) return;
+    if (device) mli_putf(o, ", %i", *device);
     mli_put_str(o, ": ");
     mli_put_str(o, w->r->part_text);
+    mli_put_str(o, "\n");
 }
 /* Ends a kind: writes how many parts were left out, and how many bytes they have. */
 static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
@@ -27528,8 +27554,8 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
     mli_out *o = w->r->o;
     if (w->parts && w->json) {
         mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
-    } else if (w->parts) {
-        if (more) mli_putf(o, "; and %ju more", more);
+    } else if (more && mli_sentence_begin(w)) {
+        mli_putf(o, ": and %ju more", more);
         if (w->bytes) mli_putf(o, ", %jo", w->bytes);
         mli_put_str(o, "\n");
     }
@@ -27538,7 +27564,7 @@ static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
 }
 
 /* Writes a verdict such as "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7,
-   1 failed". */
+   1 GiB short, 1 failed". The bytes that were short are those that the device lacked then. */
 static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
     mli_report *r = w->r;
     size_t i;
@@ -27546,11 +27572,15 @@ static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const int device = mli_report_device(r, dev);
         const mli_oom oom = mli_oom_of(r->lord, dev);
+        const mli_phys_line *phys = mli_report_phys(r, dev);
         mli_out *o;
         if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
         if ((o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
         if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        if (oom.used != UINT64_MAX && phys && phys->total != UINT64_MAX &&
+            mli_add_saturated(oom.used, oom.bytes) > phys->total)
+            mli_putf(o, ", %jo short", mli_add_saturated(oom.used, oom.bytes) - phys->total);
         mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
         w->site = oom.site;
         mli_part_put(w, &device);
@@ -27586,6 +27616,45 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
 }
 
+/* Writes who holds a physical device: the largest other process, or all other processes if it is not
+   known, then the largest tag. Leaves out other processes that hold less than this ledger. */
+static MLI_COLD void mli_full_holders(mli_verdict_writer *w, const mli_phys_line *line) {
+    const memlord_capacity sample = mli_phys_sample_of(line->phys);
+    mli_out *o = &w->part;
+    mli_holder_list tags;
+    if (line->others != UINT64_MAX && line->others > line->self) {
+        if (sample.others[0].pid) {
+            char name[32];
+            mli_process_name(w->r->lord, sample.others[0].pid, name, sizeof name);
+            mli_putf(o, "; process %ju %s holds %jo", sample.others[0].pid, name,
+                     sample.others[0].bytes);
+        } else {
+            mli_putf(o, "; other processes hold %jo", line->others);
+        }
+    }
+    mli_holders_list(w->r->lord, line->phys, 0, MLI_BOOK_TAG, &tags);
+    if (!tags.named) return;
+    mli_put_str(o, tags.at[0].kind == MLI_HOLDER_NAMED ? "; tag " : "; ");
+    mli_put_holder(w->r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+    mli_putf(o, " holds %jo", tags.at[0].bytes);
+    if (tags.at[0].kind == MLI_HOLDER_NAMED) w->tag = (const char *)tags.at[0].subject;
+}
+/* Writes a verdict such as "nearly full, cuda:0: 512 MiB of 24 GiB free; process 77 serve holds
+   20 GiB; tag weights holds 3 GiB". Does so for a physical device that is 95 % full. */
+static MLI_COLD void mli_verdict_full(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->phys_count; i++) {
+        const mli_phys_line *line = &w->r->phys[i];
+        const int device = mli_device_code(line->of.device);
+        mli_out *o;
+        if (line->total == UINT64_MAX || line->free > line->total / 20) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo of %jo free", line->free, line->total);
+        mli_full_holders(w, line);
+        mli_part_put(w, &device);
+    }
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_leak_site(mli_report *r, mli_out *o, const mli_leak_site *s) {
     if (s->devices == 1) mli_putf(o, " %i", mli_report_device(r, s->dev));
     if (s->devices > 1) mli_putf(o, " %ju devices", (uint64_t)s->devices);
@@ -27609,6 +27678,65 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
         w->site = mli_leak_site_of(&r->leak_sites, most);
     }
     mli_part_put(w, NULL);
+}
+
+/* Returns 1 if a device has less than a quarter of its peak by now, as at the end of a program. Who
+   holds the rest tells little then. */
+static int mli_peak_tells(const mli_report *r, uint32_t dev) {
+    return r->stat[dev - 1].allocated < r->stat[dev - 1].peak / 4;
+}
+
+/* Returns what grows fastest of a device by a book, or NULL. */
+static const mli_series *mli_grower(const mli_report *r, uint32_t dev, int book) {
+    size_t i;
+    for (i = 0; i < r->series.growing; i++)
+        if (r->series.grows[i].dev == dev && r->series.grows[i].book == book)
+            return &r->series.grows[i];
+    return NULL;
+}
+/* Writes what grows: "tag kv_cache grows", "untagged grows", "site f x.c:3 grows" or, for a device,
+   "it grows". */
+static MLI_COLD void mli_growth_subject(mli_verdict_writer *w, const mli_series *s) {
+    memlord *lord = w->r->lord;
+    if (s->book == MLI_BOOK_SITE && s->row) {
+        w->site = mli_row_site(lord, s->row);
+        mli_putf(&w->part, "site %p grows", (const void *)w->site);
+    } else if (s->book == MLI_BOOK_TAG && s->row) {
+        w->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, s->row)->subject;
+        mli_putf(&w->part, "tag %s grows", w->tag);
+    } else {
+        mli_put_str(&w->part, s->book == MLI_BOOK_TAG ? "untagged grows" : "it grows");
+    }
+}
+/* Writes a verdict such as "growth, cpu: tag kv_cache grows by 96 MiB a minute since 14:02:07 UTC,
+   82 % of it at cache_put store.c:41". Names what grows fastest: a tag, or else a site, or else the
+   device. */
+static MLI_COLD void mli_verdict_growth(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_series *site = mli_grower(r, dev, MLI_BOOK_SITE);
+        const mli_series *most = mli_grower(r, dev, MLI_BOOK_TAG);
+        uint64_t seconds;
+        mli_out *o;
+        if (!most && site && site->row) most = site;
+        if (!most) most = mli_grower(r, dev, MLI_BOOK_DEVICE);
+        if (!most || mli_peak_tells(r, dev) || (o = mli_part_begin(w, most->rate)) == NULL)
+            continue;
+        mli_growth_subject(w, most);
+        seconds = (r->lord->started_wall + r->series.snapshot[most->since]->time) / 1000000000u;
+        mli_putf(o, " by %jo a minute since ", most->rate);
+        mli_put_clock(o, seconds);
+        mli_put_str(o, " UTC");
+        if (most->book == MLI_BOOK_TAG && site && site->row) {
+            w->site = mli_row_site(r->lord, site->row);
+            mli_putf(o, ", %g of it at %p", mli_share_of_live(site->rate, most->rate),
+                     (const void *)w->site);
+        }
+        mli_part_put(w, &device);
+    }
 }
 
 /* Returns 1 if the largest holder of a device by tag is worth a verdict. It is not if it is the
@@ -27642,7 +27770,8 @@ static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* the tag part names the arena already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
+    if (!live || !(tells || site) || mli_peak_tells(r, dev)) return;
+    if ((o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -27675,10 +27804,9 @@ static const memlord_tag_stat *mli_peak_tag(const mli_holders *h) {
         if (!largest || h->tag[i].allocated > largest->allocated) largest = &h->tag[i];
     return largest;
 }
-/* Writes a verdict such as "held the peak, cpu: tag weights 90 %, site load loader.c:10 79 % of
-   2.55 GiB". Does so for a device that has less than a quarter of its peak by now, as at the end of
-   a program, because who holds the rest tells little then. Names the peak, too, if the holders were
-   noted a little below it. */
+/* Writes a verdict such as "peak, cpu: 2.55 GiB, tag weights 90 %, site load loader.c:10 79 %; 12 KiB
+   left". If the holders were noted more than a 64th below the peak, also says of how many
+   bytes the shares are. */
 static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
     mli_report *r = w->r;
     mli_holders *h = &r->holders;
@@ -27689,22 +27817,23 @@ static MLI_COLD void mli_verdict_peak(mli_verdict_writer *w) {
         const int device = mli_report_device(r, dev);
         const memlord_tag_stat *tag;
         mli_out *o;
-        if (s->allocated >= s->peak / 4 || !mli_holders_get(r->lord, dev, h)) continue;
+        if (!mli_peak_tells(r, dev) || (o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo", s->peak);
+        memset(h, 0, sizeof *h);
+        (void)mli_holders_get(r->lord, dev, h);
         tag = mli_peak_tag(h);
-        if (!(tag || h->sites) || (o = mli_part_begin(w, 0)) == NULL) continue;
         if (tag) {
-            mli_put_str(o, tag->tag ? "tag " : "untagged");
-            if (tag->tag) mli_putf(o, "%s", tag->tag);
+            mli_putf(o, tag->tag ? ", tag %s" : ", untagged", tag->tag);
             mli_putf(o, " %g", mli_share_of_live(tag->allocated, h->bytes));
             w->tag = tag->tag;
         }
         if (h->sites) {
             w->site = h->site[0].site;
-            mli_putf(o, tag ? ", site %p %g" : "site %p %g", (const void *)w->site,
+            mli_putf(o, ", site %p %g", (const void *)w->site,
                      mli_share_of_live(h->site[0].live_bytes, h->bytes));
         }
-        mli_putf(o, " of %jo", h->bytes);
-        if (h->bytes < s->peak) mli_putf(o, ", noted below the peak of %jo", s->peak);
+        if ((tag || h->sites) && h->bytes < s->peak - s->peak / 64) mli_putf(o, " of %jo", h->bytes);
+        mli_putf(o, "; %jo left", s->allocated);
         mli_part_put(w, &device);
     }
 }
@@ -27761,9 +27890,11 @@ static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
         if (!o) continue;
         column = n = 0;
         while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(o, ", ");
+            if (n++ >= MLI_ANOMALIES_SAID) continue;
+            if (n > 1) mli_put_str(o, ", ");
             mli_put_anomaly(o, column, name, v);
         }
+        if (n > MLI_ANOMALIES_SAID) mli_putf(o, ", %ju others", (uint64_t)n - MLI_ANOMALIES_SAID);
         mli_part_put(w, &device);
     }
 }
@@ -27821,35 +27952,41 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before the
-   holders of a peak and of live bytes, because all totals are too low then. */
-static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+/* Writes all verdicts in the order of MLI_VERDICTS. But anomalies that lost bytes come before growth,
+   peaks and the holders of live bytes, because all totals are too low then. */
+static MLI_COLD void mli_verdicts_write(mli_verdict_writer *w) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
         MLI_VERDICTS(MLI_X)
 #undef MLI_X
     };
-    mli_verdict_writer w;
     int i;
-    memset(&w, 0, sizeof w);
-    w.r = r;
-    w.json = json;
-    w.lost = r->total.dropped_allocs != 0;
+    w->lost = w->r->total.dropped_allocs != 0;
     for (i = 0; i < MLI_VERDICT_COUNT; i++) {
-        w.kind = i;
-        if (w.lost && i >= MLI_VERDICT_peak && i <= MLI_VERDICT_anomalies)
-            w.kind = i == MLI_VERDICT_peak ? MLI_VERDICT_anomalies : i - 1;
-        all[w.kind](&w);
-        mli_verdict_end(&w);
+        w->kind = i;
+        if (w->lost && i >= MLI_VERDICT_growth && i <= MLI_VERDICT_anomalies)
+            w->kind = i == MLI_VERDICT_growth ? MLI_VERDICT_anomalies : i - 1;
+        all[w->kind](w);
+        mli_verdict_end(w);
     }
 }
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+MLI_PRIVATE MLI_COLD size_t mli_text_verdicts(mli_report *r, size_t first, size_t last) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.first = first;
+    w.last = last;
     r->out.name_max = MLI_TEXT_NAME;
-    mli_verdicts_write(r, 0);
+    mli_verdicts_write(&w);
+    return w.sentences;
 }
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = 1;
     mli_jsonf(r->o, ",\n'verdicts':[");
-    mli_verdicts_write(r, 1);
+    mli_verdicts_write(&w);
     mli_put_str(r->o, "]");
 }
 
@@ -29258,7 +29395,7 @@ static const char mli_html_head[][1646] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-Lyc9622yoCZxhNLmsiyv+LctW9SUG55ny0B1TPRgdh8='; script-src 'sh"
-    "a256-rUjWDev6AWjvH+yEAi370tV4G/cG8aG14kzUmQoo7vw=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-6YVBCp5eUMQcqR2J0LVIVmnKtpOCoQvtxaZZb0MP1qk=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -29281,7 +29418,7 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3840] = {
+static const char mli_html_tail[][3841] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNq0vX1/2zbSLnz+7qeQ1ayXjCBFshM3oUzrtGnS"
     "7bZpuk22266q26ElymJNkypJ+aWyvvsz1wwAgrKc9u75PZuuRYIgCAwG84aZQVDkebXudpfRMi6CVpqcL6ruLCouvE/nU"
     "/oXqU8HzwafDc78ISplcbpV6Sn961Ol2UH/4AiVkuyiWWVwRg8H6tP4aXwUR6hS5vOqWedZ9Gx+9EJ9GvWjo7MB6hSrNG"
@@ -29323,553 +29460,553 @@ static const char mli_html_tail[][3840] = {
     "hvPsPcGY7sroc+Tm3hmRfKnWn7SwlStC9MC9FgfFis6TTKb0bUVfaeU9Wf3kR7YAhGC9ZEtkKf1FsiWOW14z9w66NOfT/"
     "v9/iEPnwTqJuo+ZARjA2Cto2OHdog/XaIQVELsj4azusxKRrLWYF4Y1fV5w9pgLInyO1t/9HuO/uzY0XjqCY1Jnt8h/da"
     "CtBHvd0joU2LcNA1UkUUL71n/bzBURssdKoPZUWJ7LOqwFeD+h7e/UZuxWKEQtv/AFGuM2FpD2zZjTThm8TxapZXty705"
-    "3LYu/T9IMfhEL5/PH9QDd9l76R3eN9m",
-    "pszfX79ED+lsRl9Wf+qaYMTQkdm9mWrsn62q6bIcpJL+pd3oYiTW4HLp82P/IJD64VbmNUvytjxPpKsIAamtjGi3LODAX"
-    "DoPZVAtVzRybqRhLP9uyPYOM7QJ0tfiD3cbB8KFZ2LLu1vhGjRoO7jDCeq9ri6tv7X25vTZ7xu4HTNn28vrsAVOA7UwQz"
-    "WHxNhJR+5eDwYtn7YYg0DsUgzFsjNUtmqbXZZ+XFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6Hnb6FCd6aJavXPzQ920"
-    "TgD3e55FO88rY+SEg7bbT3tL/D/LqpsC/Rqor1Rz4FllHXNBvtu4ew6WXre2S/Vznbg4cHrn3/D8jbKkum+YzIUDJLggS"
-    "+MBWtRGLnq3KHbMD7K7vkCeKmxZZNoKm1S20SzH1VX/pwTRFNv8UDaT0x3B3t+S2skZbGA/aT4S22el0f1li+qWa9JMuo"
-    "e00JQPPa1oEIZM21AHkKYu75OdEV11GChWGrVBy4ggU1eHjPor+ZxVWUpE2VlA27enNw28HC+OzU09YifFze+Gt2dqi1i"
-    "i0Jc0u8kf1zeqMFbwPWkmSbXOjKi+G2Adk4D8jz5w89F1ZldH/bR5FMzVZXcw/2QR+mZ6IN8a6cA0S76XJ/o+YjchSJUF"
-    "aMkiYG27sw29tqzdXB1lGRasxk/4Gy1r8HJDN74gPG4CeYK77Qjj/SHAt0si/ccD2659ECYsIMUN1Xe5j+25Wr2biYJVR"
-    "VKK2yiIMVCW7JLA6iqzyZMRPcQSn5W/zA9okZa7cgTsu63oPsgfvOLmIOkAlrN4/XDAsRIIxzWnxDGp4FljfPC3ilcZUy"
-    "aEH7u4r9tdhSrRUqUVrpV3oTQhk5Rmkq47ZjPsUdIyxIo8vYKHFNwfBPuez0IP3+aQtA0yx/sG0DeNbc7b2n4OFbsDU6u"
-    "Pn0f0G5dwmIuslOmgRn8TxntxPLRPuHUdvxPxLaafeDd4is3Nq2U049IIde6v3BnULLLhOy6wL0v+BWxi2NJggIS3qSkU"
-    "mePtvWAz49i7EUmsuu9hHYfixi+Jbay2qQVt3s9k2tCxtQHGiV/wHPho/uFd33eDAq/T2fh82n1PFyZS1GTcy0T5cPao/"
-    "m9SiNCmuAZeuxaztlmsdqnX3B0OetV5wKWHcdsY9o0qnXmXYc0xWbXNKaTcVYsvk/x9qLqJXMwra80m5N06gswza7GbW1"
-    "9nFyvDg4+c+CxIbpIsrO49nxEyo4htqnq2Om2yfHT6iI/up2Tz5pfAFwukri661v/K/bmcVXyTSmrs6iKuoSJwjbX+oiq"
-    "kkd03fcyU+Ol6Zt+CS1T94uid1GLSK+LVqxraSiKYStuNf6d0a4QIhTEW4kZesa42XzaNla5OlsSHVRfhbTXBMUeZZb4D"
-    "Wt66hsFVh3sxjG/iL+pCI4tejdlnS2VUYwAJWtVRnPesdPltSvB0b9yUPD5kl3B/2aqS+JfMuFHrhTsnvwn7eI56Ef1GG"
-    "iBzF+0cuz24qYOdMLGuVQj1HGy3CgS8CAoPRykZPE0oo+QUu0Uss45opZa75K0xZTmWErKgBgNntdR+mFar3C4mz9nueX"
-    "BIdMEfzKRX5NHUnTvwiPy5hgf+sC5I2UCCzkpsXUp0ou490A+ZZ4ooxeteJoujDzhW8QZuTXJJpNozTutd4TmNBOC3Zuw"
-    "KXSBSCw+58+Pxh8NiyDTwgr4rRFiLVMMmqOB6xasyI6JzTL6NKBzCV1jpsRWtoACpUT2BfRktD1L6OM6Z4LpPemTMBkbl"
-    "v5nEaaLx9aNl9D1tc1aAyxRhHqfVJAiqOHRPEJPz6vx0cDVq1OKyIxgwD02cHBkOFhx/nJvXEONZ7glXeLZF515B441Jo"
-    "X+aX0gPEOF4RX5bSVxtFVzBNy+RcBRSrRhQuk73EvAGKyt4jTGc8UKu4G0PvogggLTX/WSi1S0cBmpGpBwqcui5mFiE+Z"
-    "3FQxcZ0FoI5mF8TWSeX9i72XWXH7/05KZATvPjKt/8DAzCIHGaMpyacRk0DuKYMb00GV6JUWdkVnAT2cpqsS42SKycD/R"
-    "GOHCMW0fmhJ3ZhqszzmBnqtL+O0itCcAyYWe0FG0rhEW6AwIlH1PnmXF9iYJpSKl2jcwUMhWPdw8C8ului8AcP3uNeLhC"
-    "53w4+xo6agWBhzrGQRd2qwEqvL/vo6Jilpa365QE8vrh/qHVgUulfmK5Li7ewSHWLCiAWo2WmvxbRwNy5UzNS20WDINJK"
-    "1BJQTLtsFradXMepMV5crMTryEuAOkUx0/v82XyxCNqDyhZQIWL7FB8qqJdV2w+d7MP5WuTqjDzE3lNrc6SxmAM1mWLnJ"
-    "X12aRJqaffwWBUQAsqlMDIlmhtLserS733+RYZJGRESq0Z03poxFPHNnyNKyyEmYIILNNIqobAKI8t7mX5IAy4q05ssmJ"
-    "usi/r5wY54wWlAtqf6XvqQlucanPjdl/C1z95eaB+duwpELBIi4FLzPlwSwlt7wNgvtr0Eui5bEM5sDemcLBYFeLuLpBV"
-    "u85Pv2pY9+8mGCuCDwz5o0URfxQPXNX5ufM6LXjcnhApkZXBLKJRCqETL2p78g/uQnX1ha/PWrl0Fr0Pom+QIUadA/eNr"
-    "6otf6B9M+IYAtUbZYFwCWsxEFZKnX+i4Huz6HLMidWUbnLOp/Mo+rKSmQQtwyXUsLIUwpdD/+T5vEfWBxMq3aQ8/zwxMY"
-    "CGgJvQ+NuSQjoVmReHgdnJWb4XyVCYwuSy/2deUqvPHiHlXpgUX5vTK/jL0iPDnzCpT4/gi8qx0wm2irLMzi69abaKnKk"
-    "GpVYci8rT0y9YOf6AJ1fZWjRtY7jyuv8O/ush72IQu1zkiPCArFuzCKWVswnmx8XXGYzD3brE+Q86SjBehGo69+7pX0gt"
-    "+jljrhkr4LAQr7AlvvXOm3EGEYl/646rTL9sQ3IEhC3dDwnIbe4x75PWrlFcnsnpeqKWCbyIPxdBJ69fXdXd/vLL3U3/g"
-    "qQUfCN1G16CEOjW/VPDa1VRqepL6/kY9G4bjX62W9qyhdxaXnT0gxT2leAfuiBxDt7xdo4aSPSSkqj0CXUEe42S4/8odF"
-    "XK2KbH12G1QKNqkg6pUp0QGvr575StxTemmcnVeL7rPNxmLAsoEBcU828xUayqShUt7ONyFji4rCUjekirDqZaOqBwVg3"
-    "J8Egyd9lYRvw5O3PYlW9bxf6W3q66+dNFZ96gjNTkw9rqK0Z/m+r6b0ZUtGYBn0vLfq1xqR0ziU4pdxeIK/Guy/0tyZoa"
-    "MTwVvuC33zKk4JmQiw9F07EUvvrZ7UbuJRv6hHkw3hmwY4d5yVOEI+b6/qpXlZ3d1N9XD9/f1pb5WVUBg8+VzffAlrgVS"
-    "S6NaLOgNuMPX6hApD6f+cF8vXWfVcKhHYfLUyK8hrDHn8liddYWxqEf6YEcCwuDNCdHWt4UBd/cZrrlc9iF9ppZlFs79/"
-    "5v3Ki5FKpFlfUYVfHdj76pYR8LoGU0rQuWbg8ApK46r1NuwP3x5Tt4dvOx2DL7+G9kujFS/aBY2Mbsdvqe9BNJzTRfgr1"
-    "YHhutUfRcGv6naM0kk3fBV7lXrrb4BC095yVS40UAsD1FszVNuzt9QpgmrQqE9Im83MO2ayTgb7+9w7plaj6dg86A4mPd"
-    "O+nZ/zUBA+nwdzFUdFehtMNdorQE1QyYLegDIafWDLTevROtuUH4I2gbU9USy5PNR7BSUsGKgIvljqNDSI/vbkvIdH+/u"
-    "eXIRv1XkvqsJf/Y1DyN6CkE39Uy8hXJZx+Eqw1kfcSOtlmFAD3AX/gek79V7WxOllR08ElqdeyjR9GjA/0sI0krvAj2BK"
-    "oLWltOyZ2OpV2Ppxf/9HWWP3xq",
-    "PLZVQ/SpfVdvNUnbp5d+fSAzOj/uicGVlNvc6JIqlKZQYjy3pcfDFPc4JA3GNzUTfuYUp9NQBHyngOLSmLiJRp2lfwuny"
-    "d5lF19FTWa/k414v6u+g7ou/huZ5W+cD31Itz37afht65OvVBvsHoTtU5vQ5ulvUYtzRlHjisRerrUbwMdcXx6UT9qIeU"
-    "ZB4mVqBWdgfu5Nacxnupa/R9mvDwx+Zy/d3zHsXU17cd3dWurv5Et6zv7+4IRH2C0zAl9Hyp8UyIFNHTl6Doadyhl+TJ+"
-    "GU86RI9ffwrrU7if3sR0TeNEIXGpGnoQrQHKwvBQ/BUzcOpBoog8YqQODJsBVRwahmKQOq8cwp8vQ4XuvlbTMl6dRL29/"
-    "dXx+X+fuqt1LwG0mkNpFVnAPCcHlvAnquS7glSKU3WlF7ieZty+0Smzze2mXNaSOfHNLz9fd2/88lxeEkcbXheQ/oUxC0"
-    "ilFAv64Gc06I6JfR+ebLa37/1XhLXG2e9fE4PJnXn6jIZ4aITnqrFyTW9iM6YnhGcNXxvPQc/KpBCQQ9iQ6rQIsZtGWKd"
-    "+CKmxQ3M79Jqrk76d3d758TVxuCsk0BXGVckjY0e9SQ1R4VV6b56MqBn8Lijmv8kvLIv+ZPgES+XWtI8I8lGoLMmdY+eE"
-    "d1WkMuDahO+J2nyovLeq8FzGnIJqcJdm3lI5V0imeEqPMm7qycVE5THHooPDrqDpzTU8H1vGqdpGRJNeK8wWlqmhW7iST"
-    "n8sfIy9Z6wOq+RYhWWw1W32zrpD83ULXag6VoaCZKN8q7VrSzs1VnEpOH2cano/50V+P4uJHXE0DG9PaHZHT/qsRecGkz"
-    "U+LYk8rui9TaZ+BlD7R22E8NrlfXO4vMk+57m1yNMuEctzk8I2TP66JRgxwuaPhh5RIlu1UDlXVx2biGQSruev7koCQox"
-    "YKAFq/B7glZFFBlCmLdNjWmGSQmFkMrKilimSQUAxW+1/c4bT6aCVu1JKF0APqXHdMM0l9DWHdOjXpJdbI0r60XFlGTry"
-    "LSlDmmWPqs7rWYxdVpenarfSTx5qvRwD5T+TjfrXcZRSSrW+/gGC0QXH/p1u93BwK8FMl41y/zaOxDBZxonqSylND8/0O"
-    "88eer7LrrMh6vjUB4NV51w7uuuccTFG49mUQPhiD5Ld232f2n7wzdSD/vRuorKO71npvt8g5dFXdsLQ/C5/f039cgxT+a"
-    "5rw4Otgpyv+aKF5YrotdlOO6+UN0XE0eKyNn00oPppzSYHzEq5Jp/FOF3q8szkifzXp5fMvfa86Jj6fvdXXSie06X3XJc"
-    "TI4PSYvCRRgRT69nnF8nMsHZhB714HBEz535d1ZHolJeHTS/8lo/6H5GK2Trtq9vu58FWDPEypIsfp+T5J2orJP6w9hgu"
-    "6PnXGUCE2XHmxOOggARWckb9GZooEr8MlaXTAMUSLxBHjxocH9nIrrvtRDQV5ogGRIUEVEmkmRKLQEpHkeK/t+JIDgswh"
-    "NIWIvRG/kC7zB7C5Km27+sDvqDwzYt08TSmYW6JkKw6FyDVcxZjo9ozeLXjAlbJFAqCxgaS2KwRlGgTyXjxYRwjfRKsHY"
-    "qGH8ee/pFeqQOjqCyeajmT3zSzdW4DXtrmwqn/mRCvPHL2DNjVx6A1BWA+U8G8aE/fB2DvISCz6MGpALMBni0Im79Q0xs"
-    "uR202p256cui92tOTK1NdMbXlwrX6h+eg+tvK+IrdsLYzIFBNitdNZTcNe8dfSuRFYpvftD+XsT+CF4TI8zyHZSIV+WU6"
-    "HV75OFzaq/vB161v0849b7Hrq2e36keN4cPrQ2a4jfx7WjQh4cRUTR0j5YuNaD29iqnh9eNHrJSzkuuMmIUXtXol23xRx"
-    "pEGaZWepyGM6+daDebtlGPW+kxySz/yLyp0m+PU5KsphvirlRfnGvaal1FZ+II0VdFTky6jfRNyZQ9PdqqzQ6eaXQWp+3"
-    "gQ72raYzymnvU26EKBtZH64qkik2vBZizNUvcArc2JuVJHMkWmJhDeh9IR3t79iuxuF5Ulsk5gVytpbekm22LEso1d+nw"
-    "KcUzFMAsZvFE4+MZzWZgColNXuqALtEu3/vqnxBK1uy5GWjzj2V0I5r+R0DvlNYIPQoYN9g+R5eKMCe4Kq2GGYV4n7A9P"
-    "CFwp0lbYZYI4GxrDOYbNEMS57hQySQc7w0ISSa8FGhmY6HUYpKbhidT0D8aRGqtHy1qbZZcSXgzt013beIKuFylTAXaCn"
-    "amkUEekeZ5TLpHJUTe6XE2+j72iBCk6hBI224rTB/1L0g7xBcx9pP+6EPLe7T+Wt+TjEHaLy1OJhIFCcce6NWzL14SzsC"
-    "TW2yndHPeJiJYPz+gIphhCX/0RrtqX2ORY0056+OmsT6u2CQSTYl5keR4Q524zGfEWksIj7iF4QpK3hU/KthqlYQnMMWJ"
-    "g/7M14tn5JYF4yu6Y5sljYJbmhcAlhBIaiHyEt/MyvcVgejKy8YX9JJ0gKikono98cL3ITxgFZuV2ljMNTdOeFfcT9g1K"
-    "zyHndB81tjwDp4d+fDHqd7ItwtavXd344lf03VjByM5KAuWXqUtXbQkKr6lX99Y9AATKswNFGk+c1k0GpBBpqIK29NBCb"
-    "W4uMXgMc6oOoXwdyqNa0GFOK2M5Lpi3fk/VIM6Wkv/72NMnx79NQlQEebz7o4uoc/EiueX9K2KzUixM/PfV9sqfnW7jAl"
-    "gzOXjkLd7kuy8PZICQkOa+LqObqeuB+OFKSW0OLPYA6HnyS+d/s24330RdeeTzqMnPRpl5ZX+qN0msCVheXfX7t+0OxmR"
-    "+nfcnjc4AuMuSBC6uytpOpZpRFO23RAtIztDIA35KO98+ORDJw0S/kU3zlZJOjtNSIFjw/iZl9/dJYTShI9E4ZbJ9CJYX"
-    "xB1Dto8bW3FNNLU2yj+ckA92YtGZ9TpjgdjK1Cb+h+0O3KNdRpEnXZnxziWUZJV1GBaj6P3ePzLL08mPACasbaHfdmLLL"
-    "/O/Lad9iyMQaXsS17wy6xz1wCBLzBQ/4pDI0SIP4RqW2Nke6LelOFakDKgJveAOLBx0pftZU8wU8nuPBN2IpcwguIVYxR"
-    "lLIUzEa0Os9hP+gzMP1HP2SO52SE5mq0PouoktFIH/vnu7XfaSpvMbz0WZYFPeMwkNmdEj7i6ooV3bu983jmY+tsEIdbj"
-    "HIEM3esp0VnTnZQIVSKKu9vIFI2kfkGLVtiy0PelN9WUgfCxftZ3reSJsZJ/AwYBi7t9hw2wxuIeXcR6gGuQOdNjQ+amV"
-    "tnaHq/hWjl9nnSU2DxSxAcRlEEy3bZa0Mr9FPruGQxYFf5cgjIw4JcRKGDis7HowyeffNBbSx88Y54FdIhHQRVWYyZ0KU"
-    "tjk4aS8CYztEaPcLWkhYflWsmSFKOhXmicJG0a05po64VDJfjFDhfXm8VLkkDiEdRquuoMSBrhZUwV6YfqoSdntyQjBga"
-    "lLpIZdsEULbBgTLoO/WOdB78TBXePklrhJYMLSZA5RQ4UvRgflSGWhLfOctQd06D4M9RLgQpbqTfE4YgKByxp4L8JiSoW"
-    "EAxfjfPQIYmg9ribPI+ZlTrykVcKFPb3c7kglmCLPF0WXmfmEikjSHrOQ+qWfECZprFAMogscY+7LlJY3tRtz5yeEfMAO"
-    "O7CwfExFdT2kVxFsI/kVo+mtU6DHUeTcK9P3yPYjrMJ3XZqw1suWwv1lxi9KrPIMjCKbfpX6wklCcnViMGme0+4SL0UiG"
-    "cbP6iL9Tz9XhmjnP3E6wqCDVEoKjZtZyPmF5lGQM0NpJZgXSxYp0pkyjiPg73+Jog36lFm2o9ZYsnCk98BYBJLjApIdyV"
-    "Bl+hn1tNvE/MgHpePS+yT0IcBQ",
-    "vw6yPF5uUOVjoVIibyTawqwvQGbi2DGKJWEDOBCEyDw0EcZdm5pQmCONcoMzVx+3UOYySilfmezr6GeePPwZM6LDOoZnh"
-    "JT6w6GaZhqmam2qDZtcK25EFe0mmQk2hDfGaW1GBWkfhLyRCZqjpHDiizd0tzh7s6zNT5YWgPEaDHnIr5IWH4mFYjcFD2"
-    "wO5GYlKXqRVOUCmTPWtcqZINO7kQNuPCxryzrvhNmI+xyy51PZCDpGULQqS1bqBKTeltoaU0d1HvOOcvFw8glqA7muuMS"
-    "GqolxbaQ0GjnmKKtMTHdiXaOpV5np/f2cAwpzCGzWyY3FgPWkLQHEqghQSaEbWHSWy39VGhFIrsH0zAZlUypEnfdbeOAM"
-    "+l+ydRnTsyOIUGKmlBwgcG8QfZjb679GhoiGaQRI5LNGV82m1o/I0UbW0wis/AyMIswwU4+oGmE6W1BIPJ5inIaDUAvlc"
-    "WWICzMmqUg5m/vrRMPj5T9hj+M7EZb0WSnD8x+pn1gzcwX7pc1On3O8p9nIMH+IQKInyDLO7Tj3Q7a4a3UYocIRaUT6G0"
-    "GG0Qfs/vdNCbzJMW+gJb4V3jqKAV8L4g4Da0o1wDyyviGSOvsS+cTTzrlSa43BnIvhU13ZSgWgRJIs1BeJJvfvmhkVJ9A"
-    "T1UJybc/Ip/QZhKfVD60YFok2eyKbhDLRR1wtuitHAVQKdmCWJud61oWWsCnQJs2aAqDlZ5EW9j2VhmB45zabJOUv9L8r"
-    "MW72W1BZ1sZfwxyY4vfahsr7PENtzbVYIF0YPqSEZfBkvP8CmzWZlfZ7lk5UudLo7H2fXXqq7chsSvS/q7ogSy39QaPiD"
-    "f8SBz9tBv+qGrsPVdvmVi/NYxs9DZo2o3eqjUP8PPMNAgyTRj9o4vR/uZMmqMHp2raYxl3oVYEc4Pz26hT+HPvo9hHkpc"
-    "zxSvX8eWCbtlXCcS9gQskhJ8796wldJtvM7M1W1yuxIylQ71JfG+BnT0rl+/vz0UWBBoJrZn2RN52pOC3O9aowVxWn7Aq"
-    "x/cojUDRFPPfU/vQ0H2sYrMIiSj9ZMwt94heXms3Bg2SLTSgBb2Xmune309FwKQPVSQDPoEG+ugJrOL1AklqYUPLTLJA9"
-    "N0G6ydlWt/xpmgRl0SWddOjKZycoMQupNG5YssaVYYS4JvlphmFfktLaeaLjIO227LKCCUTg5LqOmSDUs1fCWiChlZZs2"
-    "BTqOnYY6TA4bf+ZMj4TNOtrrGH6AoQSS1AOOC/JfCTvnEw8aPx7aQWoXHXJRZzTb+0TPKaj2gUUnURVe5PgHrR+IB+/T/"
-    "JZzAkzWYcuhCxWmfM540HB/zA8qEqs8aDz0tjHzgtxTbwrtTK/1vXA/I0a/q/yQiOD0bjSfASrlfA2xz6O6RbX7s9vqOV"
-    "OZ4YSt/r9Ww9UiQaJJ7Lo/AkMqhH/1OkoWkVxXDuJql6VBI04ZGUqwUSdChWL0hrRGjuycCY5mJtmntTjnOwynNkxqRVV"
-    "VLrCdiuVU+sZiTWiiqjF+BFqJwBDwJavdgUgN+AeVX3izeRqsw3o8QX1ptakWAAidJmnXVqgvLOqtU1lpUihfM7JH2RPk"
-    "VqI/SywWRckZ7bu45KXdLXJRh8CEEtnRP6Mh5EZ6XHL3f5BT/gG6o7jeAKUGoEp4JZvjqrqMCIyWgvjjO0Bx2SbqF4GyF"
-    "T9k3jxpBIuyhP+sOy263JosHlcsK7iKslyQTUgQ52FKkfETqFG/qhGwwAd/ilW+4j7vmCCriPKOALvEA9vMML9KvkPchs"
-    "EffVqMcbbV0I+87S6t2E7ppuQJttNV6pm/N9BBMn2SoemobsEtMFAB9+hennBLObocBL+6NGqhCnCD7DhH9ISYqANscF/"
-    "o66g2DQIPIR27y5ET+i3uYq74TyqsOK3jfM/lrec1rJ7o0ro0kgHdbLzPDYlQzLB64SMr4wHNSDtlZlMW2wrnt3t37Q3I"
-    "NzM+akcTGDo18JVQ36m6HYsrkFcKfS2kMyaw8pa3tIZu0hgtJEkvlXwxjjEH0nh2nF0cSHfi6olhOMS2G0/DKwquxJf1C"
-    "AZZHxstAGO2wLV46fsUwe+DytaP54V/oAQza3283k1xDYJA4P+uqrOHz6vCahr7ZciNGREbyB6Psxf/+JFBK0stCu28pX"
-    "41Llk/ARH6szGvcOjzq9wdPHmeoNDh9nk2Dce3HY5WsqOaASTZU+SNLRR2v08jViur1Df9N6tM637rFPddgPDp49g+3Pd"
-    "viLUiw7hC9x7yyv92VeoVey7wqtUpeK24bdfPVkA01ThceHHX2PrcOXhIifVx4tqr89e9zrD553e/3Do+1ue3rEvadHQe"
-    "/5U7+TobOmsP/iWYA0qyj7J8wqLDf4jw+P+k/exo2BfLsFebiZsyeV8XlOwMGqIrYGSJo7/3ESwzkM9I23SJ94lV6yA/h"
-    "OnOU3cRnucH/6Kt4oWBbHVuOEWVCW2YhIdOAQz2JYEJIu86XnD2vv+kK60a00XUlDEl9v6PbGf1ySOCcU5HE51DNDHRkn"
-    "EyF0ha9eivNSoVKV0CCwXZp0BichjWlrOc+pKaZPtcGIPQqk+eMBBL35cX8ktQJd2Wy2zRkHcvkurRlS+uYnYb/WBD15Y"
-    "Tyf1L2/DtPOtFvw+qERNL2e2O9Hin6AtxbpjNRzzEQtz1x3FxBykrg7gDTetJxpaPiFXrTCxxP6fEqft3vMcU9O9Ylnw7"
-    "2IyOCyItoMs6XHBr78Im76YWE/6D/AgfBAmRrcQSLeZmSENF7UnDhBobrrkQZs9wC+tTSCQ7/RuCsMvLTahYIMZCWgioS"
-    "UVTbb39/TV2ziyYCR52l+FqWfp8tFFBaj3sGzYNDwMfoCHnSZr8u4/2i87l7Xi04OScAh8MLNikGs6g8WbCB250uyNWw1"
-    "2KH3nrqtDjDaQx8f3uriERy8Tw6e7u/PIPIKuD+PPc1Qou5zWn+dp9zmk4PtBgaa2i6thRhWzormcy8murS/v4SdeLWEl"
-    "djCNcu2zWhmBTmuStmTJPZ541jlQi96N53qiSYEj6UEc2nkP1lBIsDeHIfgRcd01ZEZ92UHQ3f3uxhWIEvfY/8YkVCjPH"
-    "ZdmYjhBR8erd/ALgQPgntPicDVg3qbNW3w/4rHsXH0mzAFY+JmFYqcBDiFZcDxVemt5w9rIu+gGlhTBdY01Kt8nKnvQGv"
-    "pgQ8vJ4kKhucDZK/9wYifsoiJ4EiJVG2jpvDbtvIKooLtTjsoiK7AueFgcNCGstj5Tg8RQCl8uAhIq8TQD3nbhDvQdj7W"
-    "Ps+zmF4mgact1UFknUac15KshdG1ZkkhThZlW4bCE0SqUZyWccsOs+NF2MtuqxbpbAnpyjHprU59GpH48rTVjSl9UprGF"
-    "GMItngYCSu5d7tDL1/ryFwE32duMzV6GSCk8/39SoivUR3dgSUVqpjx0KW8x/KyU1OE/PbOoX3topd+FXNgELwSYZuogE"
-    "Usp2VSJrMZEkWzGb2t2r/cfDFotTsN7zy+LH8jsqwb8/Uka6mvsoJgpcO5bPv8oG2q0ku5I/taxwdGYUPYwwq+bar2DGP"
-    "fj1qKFUItoBYum0NkudFFN+yZZuYBLP+xXv20bvRyg9derH7HlpjSD33llcKwuoO+9iAj6q0ydt37AA8vFG1UiyMC2OWL"
-    "v74JWh+IWkBv5Hi23T59zqj1iuc+hpWVuhzZIqLiaBiRtkAyWmYjsqIaCiBXoJijmdc+g1NbUqVxEOkuyq8f/ObJFQs16"
-    "xzgjoDh4l2mHfvWy4LDQt5xBjTsrfmbrQYlmkTrvUejzIR3qO5TbNMPX3ux7GpxmJ/WmKmLe3mP8xsQ7aLO392hyzlsHc"
-    "ZmoN2yTDlTlf7BUTtAfZ/5Dm9L",
-    "SfYc24fjgx0ukOUWJd2inMOKUKcqkksPQZTf5tdx8TLiVmJhkwRMY/hwX23EKoI1FVZL9SR4kb1bCq3sNNuuh48lEzguj"
-    "qWxsmhtqL+9k1iN3F7AGUK2hNAJf0R6/2xGZDKIHVECVNMzT6BtSldd4QmEdNTWUelC2EsiKJogkiSC/Do9JIN6KQm4Qv"
-    "RDPsFaDy2Ef3puiWqzJ1fbp3UArkfquqILoon5E1HZWFGJNh+CD8hlhbHBra4BY2N/oKps3GyxK/DLR+szosBP+/6G77+"
-    "EB15z0r8rm/4MLQ6nZY/XL0GbqfMsx/YnASSMTKyRdaV/L1EFThD0R6raqx67ib4l0uR3vPoVuHi2Rd2f1B35tWxin55d"
-    "4uDWq6ee4TUnK843MBCMZK/M8XaBnaWW6m2MLJa7P4w4/ifXKzCqA6w4/pinXtubTfiMteZhcYqV+ieXHuXaC0DTJbUH3"
-    "RA2XOYYnFbRZ/GRL8M9/VTdghvgym3sy3J7ERqqrmU6c6v56qgukS0sEHiYANiCQ9ysKtJv4tu7u4p4VxXpyyiF07HPfO"
-    "PJ//CsWD82x4Vp9F3J+//yqYB/YGxgvpPDR1lEB2qlZB9opMhp+xncOlCFBG6umqEqielu3X777q50HKd9h3/xQLiFLRr"
-    "kK2IlYOa18KCb1d4EOJ6XifGXkg2usWvxNevCIBdVuDewfKO0RlYIvJq0n8fVF1iiSXb+MkUiUxbxjUwwLntTLv2pm0uo"
-    "hin4uQsLw3Kycbxu/4rndNzji067kceozj6kc14hceRHM1q1lU48OoO3EIYKE6cue3+7hMzRvsxXZdzemKpwug5cqFSy6"
-    "ll/wCIAlgwtqDi1oXGbzkdt3Uqb3SxHLCjol5QEDigWInKi56SwgMrbL4trNJitfqIIqtOLRmcavVCuQgsmOBTcpE8REu"
-    "4hDAWip5Rt4Kdl4MALjbp0lq6KoCQWrVWUV1l40Hdc+6ot+wnQseEYosvYtO6t+egppxru2bUHJcNqL9Rt7O+/y1g41hK"
-    "l0hqIxcr3bP4qw8zaHF7VTlXfxt543H6tO0moA4YDp9YTDeE1chRBFIG0/r2IkG4lsTGGOqwFMrEuU2s+P1u/+Y5l6zbv"
-    "E+k3IWOrNafaMbXew/63VY1tglv13uGG6pXyW9d74m2tcyt54rWXWn1qY+MjnvGLmhHn2pYppG9dEXvkj5HiZ3aNzExSx"
-    "2AXCfSY8nlghCHXo+v7LfI7dlTIM47zkM2jNhFB488kenJDyQRW6ok1wdCCJOKWWvspNBw2VRJGo2+8Askfll5q/CkD25"
-    "Ysw4sdLhz1Pg7DJRPtof1Qlj0tuNg8ewo5tuKEvXislhgQUZ21zov4WrVolcREVYoou+jBN9h8oaijAD/8x2Rr4nRaOhs"
-    "VhwHCOlWntFOctwlEXIcMXuaXfHZ9lRPVFWfMN17ib3ok8TzYKE43R0IoKtLVRTB649UuLrJtTu04MJT5MAAC50cfWDx6"
-    "IWn2pHX6zm3rGlmrdvZWUq4gKdNqCULM2RdtrkUz6kgPmWCGEKYSnYBSPzDw+/CO0YlTxJTR5TKNS9isUW1Eeg++x5CDP"
-    "inFfqeNyeK0THQLKrsJdOaxOvWXUW/LDx0vv6+/jj4oE4/DebCiVlONNaDcqcLmVoXFDLVpbH5QcuvAvf395ET2oSyU2Z"
-    "iTdHMjzOrGE5FrR21nVmk47Pi9aS2IE7SMvxzNoIZfXjTa/aenPaV0HLB2e6eWAQU8QXYc1OMUGkjjZqJC2nzMpmT+Mi8"
-    "gLZz51HRVbX+JipwvTPNVyll3WmcxraRrlug/+Mo1p8PyXLfyNksR6vRVvEHWTz3rkGICWpGSzLLlJLM0VhKTAxONZ7V6"
-    "7OxW7PA/X2MygkyhL2VQ8W9QgThpHAjKu7u+agqPc0nhy87PED8CwkInlWfLmG508lWaLTf152aYG6ta6Ln+R/lDBFTL9"
-    "UK89s7v7s4Zx7FGNyQsIBsRt/RtyU6+WuIIv9a3HAxDAlae8iVJWA0Zqo3wUU532DA3QRtnNY1f5bTf7VrFo7KlxELBE0"
-    "VHSYE041Ky2EKS48zxLKkkvXwZk8j7mgg3SQsk1mwQUaXTv7fVh89polucaJvXqWQtIzR4lW1oQgu4tSLQK0M/qGWSyYJ"
-    "2GUfFlAbEPFn4AziXFDYHKaXccruTi9i4paBz29xZ0vFzlcoGHzxJpmHFCs15ePKbd04zBOZb5f9eLs3LHZTadBTaEMLz"
-    "GZ6rW489pObhv8S7QYedU1O72tluxFDkU9POKlwbsSpof62v2oplqvY/mH+dISCQnXk3ahG6vgcrvx7Janw+aXQ1d4W0p"
-    "ifFGphm5DW1pjeDvbqAbtEz3cFrzBQy5EsmZg6XWzgWdqq2vjbGFov1ezXWq60eb8XrL8anE2wRf15VRXK2qqDsYK5JqS"
-    "lLgEIH4uw1ewhDjymIyrGF7OTuzqvB3PfVOzjZo56yxVDS8i3Vq9ru1/RP9utc1rgdOTo2v5+U4M80dcrt6E5SM+c9k/w"
-    "73HPGejpRyEtSpYSOtsbow3vJGYhoL+IkyBRJC+5fMVXfaC7JQae2o1bIhgkFVhJaG++xVvJtBbSxglTUMPXkO6TYk/7o"
-    "e/jCxD6Iqcnkpglorx18+E53rZ413cXeB7WDtticHtuxqEIRkYxfiK+8i2gGlzI1cT9Xa5p4lr5MPKiOEuVTDPhuC92n/"
-    "o7COS0NlWqyaiizaUrSRVvqTUBj16PNNenCpCGRDPUKGvu3YNZZXHh6Z4WH0uZVbAdqMIlDybgCRGu+8DgNg1mIv2/J8V"
-    "cevHdNQBcRllkyrUqOBupx0m0JDCrDn9gtRDLSndE1MmOROF+EJ3u8CYht3WxWZ40qBBOoQPaI5Rnnu6of5UF9fUb90J+"
-    "wMYa1DzgCKxB+e89wah17EP/ANiMb4S+p3gprWA0TsTQWQSIenFsZkV5vweY088bxRJwasmYYqrWSlCHLGBkCge5BUYKO"
-    "WZ0zAGBZzuf9VDO01x6sJBrdtEuL0ByerJLXji87F32tjF/G2lsvGFsK2q7dHnV8oL1xvBrbEwmDGeuUtX/2NeW4GU7gF"
-    "UgtcD5eNwbRhiWieu0vPRF/QnxTsh5/7KPmS+I4P1GiKNC7Jqn8zg9u+czSe/BFp7ckvavVwdv2C5WWgukbG/VtFqLDOj"
-    "ZJfUlSIjFnEfioLNDBZoIw6its1powWZrUjNN9IDqWbajxsU4A0nvz+U+n7z5//er06+/ev/rq1Q/07G8DQoP+KA6+i75"
-    "TP281ZMNxxaBfb/xnO3y5FIygLFwQlusycU3hQnEsG/+n4g2SQl15EVs6Ee1PazuZTZwNJd7qZc3bxCzr97GBEo8L4qRG"
-    "kdZ7/9aNBRWV+FTYLArez6Sl68hgdu+tw1v/xw2KJQEJNevg3VUIB6pxNEGHvqqjwUlScO7gpPYzrXdwMbrhS0sxfGvxx"
-    "M7F1IdZlxM/qbWJAOTvlSZs0OYZWGhHtqk/XEifZGMEvv62gB3N66ZWGawpM0QdMvIE8w1chevgukjZV9kn3W88+y7jvZ"
-    "XtKrpVvdVJAOahwn/e8UeVCbIOQqDjkVHibFC/s/mTShhFpB3R/dwDUqSaqqfNwI7UBHbUTeq4+nvvXXnJ+KKebzg4u5l"
-    "pIgOswsA92cDDvvK3vpZY97r6yXiq5hOON+I2CBkLeBenBkJ+Np5OdPxR2uMZGH3w9MMWo5wk2MgkEot7IHp2tGFLCWmr"
-    "lzghe+Z/CHa9iYqKjQHItRDpFpLZ9sv+ltuvFiTiSq2xqoLY6JDw0dZUPK5CeTiuoygcVXND6AECsfezV4fdE7bs0crQs"
-    "ensH+79LC44Zq3ZrUGOU/fVa+s",
-    "LQ1LBdyAl2FjnZAH1azWx+eFeUFmjfeL/jf5wWcTxl6o2xEZwsByNc1XanKxfkOQEO01NdjrIBOOMZTvSPr+7+zZzN5R2"
-    "qPM/w3NARyZEfMeSSRHSMK7YewJYilesKZCFFA45G/3MPoLE1nkTj5lFe6QJctXj9NN7lr6LlREZUL5FDrs9Ey70aF1sW"
-    "mMgyuRDUAS5jgK6u+M2pXPtUS6fYAkoagQKfcCryGFMcjc2Mx+tY2sPoN5wB4OirqGx5z9lHaTKph4dqWqn7RF7ykLgrJ"
-    "xcFwpOyHV+29rJnnf2zeT8sjoYvOi32g+gNemGmZLNxrJugZQ3S+gRn+D6KrSO6UbHTOlQT3VWJPE8yDuedX1/NrKfNhv"
-    "2YBMmPNfWIy4rioQ8UCVGF6WBzvPCvdHPIFH76ldeSeKZmZSSmRKpUHTEmpDEkb6X28B5riPa1A+Vmw1Q48uvWFJBPL6M"
-    "x9VkjFDzLx/4miGlkmOlqlDrovFEfATV19wAp/64u1vrbVxJPSKUIWp2ROPKl3pxY2/mpB80O/CDbMf66htBHFqtzbf/U"
-    "3pfowF6ENzU1f/hVPdk84AAXsWXQaVnMLOx9TaOemByUt8Lw2cbadB3Ixv/7fg16pU9hvYUTUKGKa3maHw4UUkIFUG8ql"
-    "UajhMnggriVLI7dOorf1jPFpHLlOaIxAm0ZadXkjpY+UXHCqrzmsOekmAl7Pnu7h+l1MBmnwgEp746dTh7qW5rRv1S/Yh"
-    "mTnXi5XIy/nHSCV8SVkbjAUwR5kl/QvehuRvwHSdNRbROs95Bo96Brndq4iCcOOZzjl3eDrz7BhvYFfYa6xhN7LutSMfA"
-    "LuF1WLnEq46tDFbqNqwTZB8KATkNT05HX3nX49OJH3BXzkN6Q1YlnC9fVxKfKRqkPzynebi141vYUKmpt1CmIwN0ZNVjH"
-    "KO5WDUDsrlHOu6eWqusMaktTgUSVmrqhMgb5szJqXqJOUnHLyfd8NRucs5DZ0Hs79NyQOAOor3n6FtTb1Afvx1/5c0boW"
-    "hAUZQ1Ysx8pHxilETMV2pivqYkZOHfGE/4TeDACM8B34nDFb/6U4EevgmxwMpVngnZwF0z9rZWuhtRWtsBEA1mI8EImeT"
-    "pFRJN03HAQRa8KP4nl18I8oc2ldPQSIjFxAQTwcI94uYCFh4M+yn040Olc8uH+leUHePTzTeSKmzaifQCSSfjOYdmmdWh"
-    "w4UU6TUbm0v+DVNjcN5Y618qqZ2I67VWTbpxvQ6JOC1jU8t6mSaadmIjoZB2pf8YPkfVGMwlsjhQBxNhW1V4suRYP8h1N"
-    "Xn87SNR/i9ho1AVR3unlSdq61oCbK5Munh/w0qsLa5MsY1z24tEfEP+o4o9wkU0kcbrZSMmFaLXJVFrqH35OAFoCQcly7"
-    "dFkGa+/QL5BLqFnGFAE65HbSw1Oj3c3d0SSXGmfpd+C8QoIAZJO8MdJ7IlL+FQZtb+w9D9mXlord2ew14GBnAauX7eP5Y"
-    "aQDHDo9q4MOWRGi/oKc5uuPKmTpu8f1CaLHOCd1SN9Oupjm9M8dpYAr5NTgOxhun5nRMDzQgXZb1x0So8WVnMn+7vr0zc"
-    "LDG++WT8dOLfy0tU+k2+Pm0ane7ucrs3NxUvS/jPTUvdz82HHS1upXdwjfEkFPrU84aQIS3dly+4nFafv7sXJPpRk62/P"
-    "1rL6PqTzd+betSuvq0Nab7RQ7XxoQZ9JAnCqgOevrifAwDh9XZpzrtfUTPbbgL+Sd+6Frs9rs8HLFuzXHa87dY2Hy+Hhj"
-    "74m0hv2dHMRdr9oW5QTlMC+rRmyXweFwFgYF7Z/B0b/9dSVOmiwKqsl7Tw+PS3whz2M/qAzKIDH4m6D6APpt5h/bU2QZl"
-    "QUOmDweg1oCB2+bS7e920aa/NTChBWovEBYNkpd7wiVLxNZ/jFWUt67As4Lku8uy8dR3dtng/fLRrCpcW5GzqYz7+EMiX"
-    "fMYS71ITUM5u4V7AeZSxNb6jmc1HceYrXsVObgrW6fzujferQeNdeLTQ9TgzwwMd5QbFRDDfmDOR9Ga53WGXQ4aoKXiYg"
-    "GzTfCBC4YPdsMgNk/1nCcetmq/TvZD2ptNNEZ5cEUnkjAJ6x544JYnKQqq1tzipAIWMjs3X8swcSxPph3bP3q9ZctNZuN"
-    "GBJESSDXgDS2JI8/2h/ZgV42zJcdh3nQUKhxTI2+JKghj9bJsUqORk98uP1snGvP7nAa7uDZuUSAxGjlwY7PxUec8NxXE"
-    "+AUZeeHUbvv9RjxN/k/NOBeMTCEX9Rf0Z9u2o8T3ftMToJgSCfZ1dZ1+xuBnD2mkyC5INm+3gImdNgP49qx4Exvrxz9R/"
-    "O3HGjAdLG+5My1QhcQF0Ri9tzJFyrnEtMLYzjkFxDGcAqJ0th94bzDPplVjzbaQrBapbPqxoGSDhozn47Kj/oHH5gt2IZ"
-    "zTNbfpptTt8q/D2ggCMV+kRrbR2xy2jCv+pNG2Gi/g9A5btssmDyvlcMycoQ1K6btT3ktwn1uFNbU77TgrQT/WhAiYd7D"
-    "ecupPd2+MnVT2mdhehMxISpdutBZqftwWamla8EntQSRKJpQt5ePKVp10LSQ31mylwU3OqMe9cjtvfSqLJ72WD5fN6a0W"
-    "kbMl+tnZEeGRGwMEB3aiZWVf2Tqs2vEpxNWurBPg0Mnm5g2T0DoLf9xmHiLVMXBj2Uy85ngoGs2j0xoucZN7aUnTQaquC"
-    "DcNvELZgHycho2wy+onkcYUXQedqef9VFY7/3E7S71l4X24EKLUcPX5VjbPJxO9+ZQRuU6LSysb1Ie7RSPu1Ez6J/L9n2"
-    "tDiyvz/3dqLTIEeRP25MjwTQpmgltnXem8cxZyp0g8n1BccPYXYs1H7H0RJnHM99Ya7OTWSTei9dlDCrJmNnG/w2uWDKh"
-    "Gx3WL/OiZRj9Yl8Bv+kDjhjH0h2xvxI3hTh++V2i3uoRYxiyQ/exUfCAYBWS87kpr35nWumrmRkEkypaokIpvMgkbzplV"
-    "N+sOcwHSCoOBwbHK+6vRaWxK6tnHIrECkL3AGgt7uZe6ZGPYY2aMfCiQzNnKDKJzmm/Q7hQI1D6ZmfYmF9705VLM0jmIC"
-    "pIRZGjLHsqnj7k6S56iDfl9CXr7PoFGm1CgoRCraK9wgSRqz8XqYj56xDf+L9Bnsc3IwpOJgSCKJE/VTbPDGrDFe3/Vdj"
-    "Tu6aFLjZJxv66EYuVphm3Fqd1gXhO8VCVCiIq9Y94Ze1ahrPJalcoKobtIatpwwrNsyvSauw2bjv4KB36QR6Jq0bDxX0V"
-    "a+aHZbwxkTbfVhy8lE51eHG+zQSDjjcXXfQ6uqPbS0rzjrh1N9lJV4hrMBSk4O40uNVtpEql/QEzx1JpgdwKuoqh3Rqe6"
-    "/yvFU1MLJZEKKZe79hON8SG9GaptpKEgGXmVa/0flCSQ5Z6PfoY9pNGl9PPByar1WQSE3/jbthks98QM+1ZdD0o+P+v3R"
-    "OAWTSCZ8uBeyzKrS0xyjz4dEocODCZE7t8MDmOKpovCUga14MFEHjYoHumLNdRTi4wkLjPu68dSmOSTGLi7sPxkbfNYZT"
-    "EZZQPolIQrELRcL4LJaqDbLLHBXnSXirCotEjI4MniVm6N3WnH4ymtjD2UFD0iEPPy2iovbd+ysQRJWu8dnXiL5ELsOMK"
-    "soN+GXhPvrDXDTeOuEtduO4DOMAIQyX0qxr/SF+JzFxm1uL1PUgyy6avvNTxOQvL+PF0U8D9uf6h5O/l770LGNoYgRveL"
-    "RItsz50sNbXNLkjZiwgoCU9RWazQV2KY2qv0f17fVv5cAcNtckNOyD38rvYyl7ZL/rmpP0q3qDhTwIsnG9NesYsfVdBjV"
-    "O5tfwofu7o5/w0got35fazlsfe",
-    "P0V3ZtSyjtSvwg7y3ylV3kONhSnCS5+ZVK2cmxJoR0v45qo5iojTjp48/47yFJ4JfaBRAOaLje3yfamo9xOeECEhy8LyG"
-    "upF69KwF/pEyR3Kbm4Y8EA9jRDaqYI/pGX2QkmU1hxZcmxJIJHyOsAUL/14iSgrjKGg4xJti4N7BnwMG+LiyJXbc+KAkD"
-    "/q98jr0WTbS5nI4QEUe7FF83A14de7ty5HKPFttdlt9pjbH1BJR/cX8SFnYSiIKtcCJX+R/SILz2qM155NmpnnpBgu+X/"
-    "pZL3m9e+911tJSpm9LgOY8UQZOaplfo8cs0L2P73O65o0ENx/19fWH8sf7Q7S/x2VW5ETs61YGPTXb2pdqS1dUDrgIPeA"
-    "MQ0SFqpBl8YTMUe3gJjYIsVmrb9GtSuf3GZ2HydSOr6Ot7uS9mInoOkcx477KnvUWJaZH6DOTK7u7AfzPPPhOlunJcS3U"
-    "IoultlkMM/i+0Kihx70mUK+exeLVwXBD1FoJR1UvYS07OZm+PfsiCn10D7g86Evu1jih1KDKNDVHmX2dV/mMSXzfit0HE"
-    "X3mmVd8QVCrSemhdtjdQDdRwnA+2WAHmkogS0VS3HRxKgsA84BiVlzG9QSSzx6UgI0peMA+ovgRqkSKw/m/F7gsMCAuaH"
-    "zI+W1JKxVmSJD1qKOZtLkPX1WvOV1Q73eqQdNEM0FmJjtGnJLdlvmQQZprO4/vb1rE/irH3fMW7GCTb1N5qOaMvyTt7O1"
-    "5Zb9QNXjmP2dhAlOGKNPKHHOfczCfhQTx4YbZglrJFzjk81e/1RnR8XI2qID7JiM3H6pt6n8bI5JKaK+ssPY7d5UOe4oe"
-    "qWQUtU7p+Uxs7E7QzkeD3BjDStD32A/Nwr/bmI7pFel51d3fwtG+zBsIXx4sRpKl3Uh2d/8n4l9Xseb/fpZ+z+Xwixz90"
-    "TA4DRNI4VW9Q8WYwnzw5V1l4Il3h9FMvdVot78XB4KiTbaXZanzv5rM5NfJi/suqfzSY4kN9jv3qz/mjz7v8w0VHR3xz9"
-    "OKX1Tye0/P5fP6iyz9n6AN18/Xr1182UlNksU0bdt/d0YjqZ15ch3leib679DLnFI7M+AZpJ2R2SkJyaBhoNVyf9kcmiL"
-    "37FMc+cxgIxgjDEGc619ub3II5zaQaHfWR5MiLjnGgi4F1xwbEozG/87A7E8w+ek8qC4/iwUBFUNK/oJX2TYK/b/jvV/z"
-    "3Pf/9nv++or+OlgUDEact0T5CGjrGrsGemsd9pxSWIRLuu/oQ20pnfBhWx0fskWp9AZBSSFWdgT/0q06HK+uccjqD0JOt"
-    "qv5jHL1lzV3Ym6XyPsnT3LaX0T0hbqfjq+wJXXbaJItHOY6+1Hoy27/s4nBOePnCG4XeL7P14YYY/Wjvl5nvA3UU0s6Yf"
-    "VjJu2xsRLGTG6iTZhhvkLK7Sh4332gHXyOzQtvYRv5plr0uJn2hw+AdsEgBcf4b2aS1djr1j2p3L9hMJ0a8m3h3FReij3"
-    "GSG4GGvvo3x263iv/SJNNrXbtEqlCb4LzymGA/0mcOIq/f90U8TUr6kHdIAqDTHyJsnVwaR8cMPSPwtFsZwUEevXjx4lm"
-    "/7zzFeXSK9chnjUrxs2alI6p0aWsMiI5vtfKCKpTtepE3kI8e17h2/BnRnlEj/dZRH5N3mcBem/3tCDAtMdWNSoeknPqo"
-    "x6GhzpO/4UndRtvJLFHTJpxCdxL+J6sTZkivi9BpKqJWOoO4+wK2JSelWfH4qK/schkXJ+FRX3M2ebHQn1+0VfE3PCtkF"
-    "OiOohVF4NrfT2weRn1QIh+u+aJrjtcc9L3K78rn++oFj7Vsf8TJEqcutWU9svbAJ+5i+kfjgUz7JNBFR1TkzLQtf4FyPb"
-    "mk8Zt5hFXH7WSjj08yt5caKDTLmW8HmBM5dU7edE4nYfqVHZdDJ+dGpzw5GQzjcT45qUZlmAdZmHcGm63tg1dYk7N8uoL"
-    "wDh+XVyLHf3H7NVKkkfRliIEWvulZkXAanVqhEy0LYsK9GBx0zxEMZpJywRhqBcA6aaoHZQVHBJreTIs4qmLdIVK6wLiQ"
-    "P6jk0174MLvvkI6lrE8liJCxlm+KFVR9nEXP/R5VckSi55Okde8c0NbW4Arf12w3JbZret8ekeCYq/U4mQSkXgTpnt4Ey"
-    "pt6LJxr6lOHoiWbCtgdyDmG4e4OBve+/MDU7ubjem3B1BBRqR4OwLjfoMFiw1F/qwU/6KOrqkJyh21rIQeImocihrOpXt"
-    "G8v7PzrlU4m9oqBy3eKI/kszc+n6T2DXMtvSUSTSvZEInvLTHeBhkzyk6kYTaY6XbLjdn2qOy2R8bK69s4JO76c1z7atk"
-    "tX8MXfo71OW+Gfv4c69Pdhq6jF7Lv0BPrN695et9JxNwflsdG5hyWxKo11U0uV6mX/U8j92rpq8HRZ599djR44Z+cnPSH"
-    "pGRSnYyuB8+4xP/b23ir8becpk0nnJQPeFnnM65Zd16Oqstq3/eEVUKb11VncG33e0+ft/pI5EpsuN97foib58/a2GaI6"
-    "zyuNcj+kTVk81jWEdYr5yxqL1YxC8ySjIW68X1BOnBR3XrtbhcPFRLFmhSxVLPG2n9XTbGfg7iQnbf5CSkHlgXSGTELmy"
-    "OlYPyrm8wcJdISBnOhSUPdvqqgaXLgvz8UECETD62eKMlKwikqwHbHnlso8YFw5XJLUzlNeXfd/X1OjvUmniWR1/aWRUz"
-    "aedmd5mledMvpgroVtPAxv+3LIQFxueVhOG7zsdzYR4uyGFlPkoy3XNjo2kYWV+xHFAm22iRHKF0gRyiOrYwKPuAyz/FU"
-    "LLMTeCxKBh10I/xwFRVet/tondH8q0fjbBLSinhJijfRqBlnHwUR58oEK+wd4Pjmger2nhEPoj8D67W4E+00wjGqWX008"
-    "x/3Bgcoykj+HDzrB4d9+r6vzOntu7L9vkW2X9Esk5w3vjSc7JYjhl7Eco5fhjFDiecA9jiLTqPZzF6XqzNABm/k+aXZtj"
-    "rlU6DtnbRBszK94IRByK75VaW+qJT6KlNFrtJcTem/TM3pv1yt4K2pLbAON1vk28GhWqcocbJmJm7rhgw2dH7wuT7xs74"
-    "1tnr8BlaGPRpwpO+DrBLiOScFvbLJ0OZEvzLZISEWsoc0eKX2s4PjXN4hZXDO0ajGBnn8DBEmc+wzzLGHwBaDvv43Hx9O"
-    "2Im0fo4iFUk7T6kdNlqKevfMn7jHlc/DwXB+bE+1nhNZk8zv4rZ2EtJFd4BLHN1tAyqM06NYhJdsZsbJIwuuODwjAeDCq"
-    "EahaV1Nw3UWpDRHJU4bJTDnHB2QIIs6EfnXaR5VR0/FtpL6io+VwYOvs+q5La0WOP7XlB8e2Ac6fvL+A33O1I4vSLTmzi"
-    "cIHb3fFJ8TdK+0JIElOo8Dmr1SnBl18ow5NsO0QMJPPps4wY+6JDjHeh7rO3N2jEwOMbjjlGdF4+oKEzJRizAZr2i6J8M"
-    "pn8VOZaGeBTVl5EMJsthf5cms1R856If3/GCBc2sYlKi5AtZMtcMhCi6o2iExe63zdQcB7pU+4tF87hl/DrCSRo4mfBrO"
-    "udx9hjsGsan/fGK9waY1+3kVb2e84wFUE1ch/wonJuI3k98iHxnv5GoSoOQLXSPNR13nUd85rS93Tpi98eodmQymt4whe"
-    "ZrVJ9YaKkoiF+OoqUATHl0ugzP9Ct/Z81hhfTLk6VT2TQUBL0xIh3GTF086KY8zWlCn2hdPO2KauE1vS8hFPIdUOeWFho"
-    "RmvpHS4FGOvedSXZHewTGKfiOJv/S5W/KPY7la5vdzQ3MivZIDqbKRvIE8kIMnfUm7lkXLcpHX+3vX4ck11zrOsaEV2cP"
-    "wcLoxLXaEgyPHlS7vINGV24ypj",
-    "s8liJbKOIC8k/GpmNNw10qd7yodOrtW5iis8W1nMAmlf0Qh+Q5+ftbPlgVPZha+35gpfZLVKkyJyy74BDX2vXXTb02xFR"
-    "hjI4fapsuFXcU4tCQbXne7LRI0DXRvw9KstusJ8lLK8hzRWijVNQ7buSW2sOp2FTesYX890Y0r5wCORffWOXC1RR+jN6e"
-    "k64RgCfSz8ElUD6bqKpirOcyKDF7ShJxDArbOsYSO2iOpjJP7mtxKvrUotiAjSEbAE/ZWyGJae0izX9em5XlFsksgPx2P"
-    "fwnmXSnwH3sV0g3jkrO/mYcoQeK3unPn+TZ9mK6Kq1iVoXPOT6ynhDN+wTrhJoWVA/8Gw+lxZvs3nEKEp75MJyf4ySfQT"
-    "sNpvX1b1x1JhYCmv3AsIXwWW2V9Igmzf/cKReSh80DHtCcvHzZJik8MUTVMrK/NhTRnyJANMT1OHvdevHixv5+aUEwhSK"
-    "mmLIlCnqQs2BtsAqfTlmrBXa1ZMzoJpc3NVmqI3xoB+DdmS6MEEUxmRKvKHsLXsQeUgYmXPbm05E92VkkoP+NnFQ68Mx5"
-    "IHEbplNvawm4lHFExEeQvWXKYVlFw5WHF0JUhn5ylDdWcs61EmEBVA0QjFlx4ZsGd2kfQN/hB4xytVZYRe+ZyfU1MDinB"
-    "waiR0vYql4Sd5UMiohzp2zfH9G7skVAg5rW7IkAJjdrfPoSnMgfqZkySahhHDj4XYT4s9vcjWLiGha5amKo+MpbADY6eB"
-    "lFnMCx7q2XIlcUntxzlgcgG5uSeEFVGEYIbOUtzabP4si9s6Z5UKN3cEgbluCpzDESuQzyRdDlOZ6FAuREPLEWdbzw540"
-    "fyQaKyPQWdA0IrQt6vEVBeo+ntFkm44bTty2iaVLecM1MDO2NgJwRsey4ah/HwqaHNzbzEhluM7GVgX5vUh0x6+FjzRPD"
-    "dHykaMWpynm1/mBwbvkpcISEaBPHHcNrE5yQuHLGuK2kukUwUze75zidyOvjAEowbGyqu++Ztpa1YSxLalI+ttp3WKzip"
-    "TxPUvl2tdsekg8NjvoLUS2Qt4CP3OBBFlfmqoJWWKDMTvBD5iFV7sJnSqcyiZrlNljvtsQt5qA9vNc9HuTetJ9idlqnOZ"
-    "JqJbwwf+SvP4HmrLwnlSeuqvWqc/kx7rH6G33gNqNUumbpH9cvz+uXryBeBt2QM5DNH/+SrU2FiIYtdUyVTm/JMYkyEXi"
-    "HxvSldC8So1AZv/qYj7Yzc0lyGYj5ccsyj5YjdWmiRnJjOnm/eTHCrUTHbJeA58fM6GF7LxpGIVYxCJuW9WYjvOACzGX7"
-    "Pjr1uuv7+MDquaEVEtCLE0ISTuMNwmiOviXOfjXSIiny4Eskomqg8vwyaNQ3tN/OKWsIHK60fREScGy+tcntycCWIjjT6"
-    "NiBg+5vii2IrbsDWL6PioiTZK3YUAc7i6xyDJuDqFttC+EVjLrTDC0ICgkbc3w7nF9YpmUXF+oBcItjDSs9mCIuHmdm6A"
-    "s7XMFMcQjuqb/kZe9GErkeN3dGa83Eb9UnFNNcnc/BHOaguBwbyQQUd/A5cH3xoMjNXdpPM5MRuLGeuLIkc2UuGef2gOy"
-    "DdTkk3TKfRCa3YqEzx+T16jYTEMSrYxwnbKx5bysWf69t5UpGqLEcEVfV8XN0TPTUMS3d1sIJkjkuXEE8+GZRxDLx2PMV"
-    "J6XxrnJ7BzGtvDBqn6GXjzBlZjjzAqR4PuwLbE7ucN7RCZrSnEeeLYDxFsfa7QP8KWFtI++oWZiYSHMpVHCdPBv1RPyi6"
-    "yZNnpNmdsBpD4uGzEV8F9qtRh2twqT8JxvrS7IJf5+HgwDn07Sbfnc1J7+eKMZ34rcRo63QRJpddIHHcpdJZIfLJxr9/W"
-    "qGDgU74Ty4HB8pBLthmuBBctAlL9jyNlTiya/tgsChc482AljANHi8aHFarMp5BzB5mLAjz6SZ8xbvtqIXTRqMdopLdut"
-    "Dpal2RKQcQuxFDFRnSslkZlnWqk1zXqBdQjaArJ1OMlhmRUAs2vNjGutVnZkSQe+robf4uZF5R+PBhVZGSw947dVLdewf"
-    "v6qfCdwpVdI6e+v5e0gN4sLML8BHYjkOoontEwSMv8Y8jJCBkJSupt9nqobzJ3eQYIuJieKKWM4AzsBQtQeYBzu/KbWA3"
-    "5+ZzXiAO0z2ID7mO2ivu7gqM7yTvUKEJ+i64x8iQWHCfHUr8KL9/GgWwt7wn1EHJzEmoy4Z5baeDeUSb1/IJ+/CLIYwDh"
-    "7SBK+fkX2z9yhGix/geKS0zRSLV6cc+RxLNCZ78m9c4m+mDS0gB5wYKZVKkWb1S6wbsrpBydTSe6u+NJz7HEM0zgrr+tM"
-    "vtYiEz1PNydRk4nZN8YtyLjZEs6wb4WD90J1LTkVgpA+3nbdqbjhpj7U57+AISZdTrh0M+CeUyJ1cWAtP5zPvtxFp+RSu"
-    "qUKkWRvA1/YVCvpDiC84sf96gUGNi6CETLdWwfpnMb0riX9aW7EAvsfBslgpsoTNHIiWIEgy/IdGDnXutL274PCgGvBim"
-    "my0KoIz9u4D8XVQkbdcUmjhJSiqEVpinrLUiT9tmSNhcqnoYtS4wD9OGSkaLMFMm0Z1ahUloAib35sP6hrSd+Qh7FIG1C"
-    "iLCQb9oWhTukar5/v6Fhz0JY1kd4SYANLf2tqtxZU+ymaj1dFUFK6uRm3Y5zxGONUoKHHVl9y6a58Y+wBuEtBcMtUToeY"
-    "pYUllGEawbI1kvfG1PliGmkXORWnoFU/kCTquJuqDbQ9xamnYKmaLGsVPGsXiL4ss0EtGXC6QR4AntRvJLNJOpM1N+for"
-    "RaN06cu/qnXISqPW+OMgUJ1ZsskTqhwdv51J/dY8z9fIlCHPWCXGYDtiABiqMAeFao5ypqliUCDLAkO0bBm3rzEJRKM0M"
-    "hYxH7hwNOVBlz4vGBU3yScgj3N/XtxoM/tAvul1d/ziyvvhUy9ahKp3O0BGKCnWd49RGVKqFK26fy1i5ynsFnyPNg+gUx"
-    "mz6TnOfjncPBK5/57sdVnK9u5WHWztDGVTyegYWMgP5GJ5g153BhDpveMiCeMjiOBsuiINQBTwM6XcyrM8z0kqetirIF/"
-    "jECNz+O7FbZLBrQTqPOebMsPqltxDrGfwydhjSy52G9BIk4F7798ekgXEdRjI4DK2AYXuhpvwjE6bmcoP5WOHynzHSWDA"
-    "qi0ycoPRAzKdMEJx+P/Z2jeYkTJ8MjkYHwcBYwNcZSQbIrk8Yit1qkuNkyQvBnPLSn6vFKn47J+rCsXeJJqvIk58XMFBI"
-    "NnxG9Kl1okYmLONETfiGW0VCtr/R/O8n6OVZ3PQALTtw+Gy1ffVjM+R77GxwnWTstT6C9TvAn/AnL4ZtfKPmrO0TM47Og"
-    "zNofEj7xwbTn6CXcaIp4RdnRk8DgfwiNul4SOsYSURoIJKH+tpxEJfn+lcUX5+P99LuNmBsNuMx23Fp8e5V8IVhgErciq"
-    "7caT9pO6aFf2YPmBZ+zBw1lUkMDY7k3EysKHxUPQ9Rl/EWIxfyQHOkhrjPHSsrZPk+25iNWUlT3ZKN/PjLDLvt+Ea+3RL"
-    "31manl08gM5vBfGP3jOluQ313o7wyOQtGjzMKGQC0ZI0Brt6MSA1JRC6wk/5wyqzWpGukp1FZfa13bAmoijRIn0hRhrOO"
-    "4YyTWn/6qd/IegYBHbGKN55JKdBM7cfeAM5DidM9lc1IqiW/4kEyr3z/a9KwaV1+gU3qCYupZmctRQQxCRzjdOJ4FIiNM"
-    "9fGTUkIjV0obOHu73Nrkcetkaiyq72IhRjfSZhQ7wQ1zmJCdGFOMDAaAA6/jUd7/YBbx3k2I/5cbDofuFMV68REGRRRnK"
-    "lKq42RWi7FLQ0r0D148mFzgMx0",
-    "bvUEKADGPmdyF9MaRoTJ2a3eFKjxwojP0TirzbpE/bGT19PcVav7Ce+5n91KYeo7/gIC+kyDfl2L/3oOQPjr5kWj6mnnB"
-    "VLQhl6qN9r5FxlYGX5lPV0jL9c5hjNtQUN3ChqGc++zpPYFxypIauKRhyoky0jWYTBhIt9xFePG1q4a2dPtxyWKnXGFW3"
-    "G+tKlhbLd7TYa0JQeW9rLRK2HZCYkAhKjBVrTTK6N10tyUmJp8U+twOtG54A+iJSduEOdKfxxiKXBK93iO1IkG5TDJ35B"
-    "cvAKWNZLDr+rd42DV2IFKjCCXhtj07m9HoZLyV8s8U5V2wpU/TC0yyk57tUW0R91prSUU3VR1p9hltlrA/Y8kGsNqSSrt"
-    "rHjrUi9MZLCu9xqDcdyw1JFwjERp2kKkroLxXJkQat6F7uu9R806bZxf+9N2B6k8DEJ02mG7E2fTfBb/+4ev4QdHHDsDt"
-    "WeWszOYaD5HlNAK0UT+Qy7j+8SRv49Daz9hx1YbFfwTcjOSur0WLyTF3wpK6Gjs9ZqN2nyYDy0hXkilzlcaO+zv56xJrn"
-    "TQoJKIPJwFidMLQbeAQ4ac3d15MQ41sPOnczR6cXgvN22MnNMwaP9a8lly5lgXORoCrYXU1s7XiMwFb8UounEMpXYhsSl"
-    "1aaKzOQrvvbahZjaIMEbxa1IZrbOxOeJI+r+xgbVWmkAKiyz22xKp+svNl59JoOqtRCP620f4vFvk13L61jkf+sJjK2Kc"
-    "W9bsLEK+cXbADyR/jT7kzW7gijuAsz3c4yN1sy6Vv9XOEIsEtFEILScukHDJdlsxcmATg2cYqPqKVrv8/Uh85kvdsChp1"
-    "M4DWpqNDTb+9YSqNl0sZ6BBoHF0foe5v+P1LQHHfuj1HvuPnvTim3jq5ZzvUpJF+FmYyzmZVXG7JoGL0TrSaD2L762uAk"
-    "ItHGCJMayln5sNotqMVZGgRJqkQTNkxP6ZT3h85WUMiWwHJPQZ8FX498FgedMqb5GVs7tKVKv9bXKGTIasY0U4q69V0k+"
-    "3jItk/ncnaCyujYQABSvWVZFfxOwYG2IREIP6lgjMlxGOp+MMKzhbEX6kOA6KjyuGF+r7nD2ilOThprtcjnaW5ria29LY"
-    "TUU6a3QDnYCDb90F+P5/ntJqCyPCeJwPihWAOu/piSc2TnPERbhmNaVPqkgwYO1kQBSygnl9QDybMyhAbtBIj0sBuigps"
-    "1XMJunaU9zz15e9GRabx79s4Ix/W5Gc93mGJCpU6zXybXn/zVzE/29m3sTpqDVW8onDJpeDH/OpXC5eF1sOfL/DtUdZFm"
-    "X5B4LoLnlvQQJmLsXiLT/DS/Ytppdjpat1Mzys8lAedTKsb3seCZ505cnJpd6x4P+RFEb0lbPoEHnNOejEDcYgbQgUgMP"
-    "M5NtIRU43SA8wl6wBX+IRriXgD+lpOAGefWXzwczfv7JQjqjh7oOO0+QR+9vf576bgsFkVEBc11+ka+KG/IiUbJt/FaDs"
-    "0n/Smv+YkKnD0VrdmG58dSZn++jOdfDEf3KgZqwjFqbTnfix54BHoLhd6DCqi+qehxWf1MOnj4pHSe2yj0NuOT8KwVmf4"
-    "CO84/vkJk5/AHbd3Q2Gnj4VHvtf0CHF2wkH3OOOlzrMT2x3kppulFz5OGc+Iy5SzoNKHojDvH5cddrLm+0wGeJx3CpJdV"
-    "KNVHv+KiQ8XvW0KsOSk7w8ex68OHD8vtjfPgPOeO2DWZ0bPgJFkKD+vLgkggH/a/6Lg6CmJF0UfEowikvs2MENkTDuu0q"
-    "fE/VFVMagNmH7kjgoIgUipj4Mz3BAA8P+bomweCCTQUFbymuhIpKjce97JzM+DadDC0/P7pPGXD82s9GVirCSPbJGAI00"
-    "7JCHp/4Tu2S3X1MDv4lFNRJ9HrvcrXpy1BuosiG9Ghsksid3w/wkbP+yGtDqao8GvRdE9DIbCdpii4RWcMs6IhxJ4bITn"
-    "N/plZ3QhEJb38f/r7NvbWsbydb9vn+F0clhJFw2Nrl0WiD8kKSzO52kL6HTPROPNwgjgzpCcktygAb/973etapKJZnMzD"
-    "kfEuRSSarrqnV9lxPT8lu9mULBaTfJZ8RASt9q3WmQpzIqdh0Hv7ENfZRgYeVEOTpBgGXAqLjlLkIbiWXncMLfcxKkDoZ"
-    "PEX64p56q8WjW+KjspIdRGeykoW/vqr2RejxSz4jq09X4Of2i62/23McOI7iINJGI2e74yZNRsCP/4+uO83hTTfq8O6fZ"
-    "2pkfcPPaTuXOBvsZIswOyWX94dN9Pm4fDRHNolY0mCscmKsDM3JPgDgkVRD+oohq0qPAM171n6i8/62bfPtF0YTGQ1wCb"
-    "9v32LtDfkResOJUHcV8RdycGu+Oh0+bpOG23sB96KT70IOPjNxHviex3wt+ocPOzRy+ZZxbtxyP8R/+BWG00NSlk5wm/z"
-    "d5w+9uwtJmDk8lc/itLfrHAFGxSwX25BwMASL9SjdZ93otucjsByvj9yd13tBBWhnh2i1VgAhkvuf8IHoMLzO8nDN1SZ3"
-    "VEoBewzpe6j9+OrxR6fA2WAP7A1kwnDziaEI5lBhEYjPY9Piz3H8ZL6mnna+LcdMpUgV2jSofzkTOkXbU1tJHNWoH/7kN"
-    "gnaKcncgUENlD40HGODMxmfr95rO7etBiTL523es4zeDbHgTuCW3VHL7UG9SLkz/wojuTd5hqVfKrZAFYcZD7nZyqwYvd"
-    "VFNuq0KdasOaabgiISs6LS4z2vfpybRKrlhp2mXNgfisQOOm9VYfEW1bwdpa+BWS2L79TUt5nmS0W/Oga6/007FzrnnnD"
-    "mK3OZXOs1v08LryyRB6pjDlxiCEpkXeJ5N3nV+3bwus7fJLUzycPzRl3FW85XsWrbYMskoWfMD6C5oF14li3iV1UCYcdz"
-    "Xiw6xF6DgxuuC6LpOBACCDs/YYhKH8K9pYBv1uKp5U1bqMjacHzy/v58fPDeYYkZz8gj0D0/3eVb2YDJpn73Z7nxjstRl"
-    "tBj4+IB+zNzYWRGl8C/VZX+1szHDjihp1VY3xOC0tVa12Ebek0jH2A/jZ2G7aG/yZDQKxzwoXP73nZiGRf/4x068z7ST4"
-    "67fQq+V6+UUmAvIVWlDZ5sBCxzvkiCg9VpurlN+DMcAwx67bLxllQeGiTajTTSeB9qezZWyy57Lkpul/xfUg8CeoX/B7h"
-    "MAJKzrjYUDtpI3G8tgTeh2spGbhcaSBIk6XXoCwyi0/6sU/jUxDKLs0PivmQDMutklCh2mw1lVOFBHx06vbOy0Dqu+Xqt"
-    "LjtUDF2lBmxyMN8kRJ5x4Zn9/z7zuvhgZSuEK6/74iVrQLzpbEEvzZH/eTw8boMPBc+iZbe1BOhg/CdSin0kdeSVXsi8Z"
-    "ZFwn1ox4bXji6JQvM2hLdHQpZmuungfr5Y3qOWULKQsMlGeVRBpMikfc9nmkPrApywYIt4S5RH2Kvt0jFj+ieT+K7iSb9"
-    "nM1X5VVoc14kFfDHwtHRP7Rxbg6soq5mq6zOE+avFFHQ34hHPhJSDqi7/SNw8HOp/4eU4bfINAfKVQWSSNQH6BbaDmABm"
-    "5OXTFHvUKlAq+Mdz4hRqAjQRwJe9C8deMNrztvOBpKt9tgK1Zi/pk6YKoE4O1yYtzS/DMteVoglfOl3NFnSJWNb98Z6IZ"
-    "3SAgvETnNy0sLtE28gat7yYdxOaet9xfcG6XhgJV7TP39xnzXD1rU/Y+Wk44jmvBHh1+seVbcCh0SQaLiGKKe7VbUxONk"
-    "6RWJ3tbIxAjsB/XO3sTByIIlVK/OvxInl1T/02A8yHdhgYwzEqs/EdVxJKFXG04COZ4gVvFISCGyKcl52VVMlZh8PfE0t"
-    "QN9+Qn3iEdcggkQl79ajznmUML",
-    "M6QKjx15EDPFna+Jnu6LEdE9/SHyjwdO641njwtG4jOuxYkD3+CCqpd/b21o8QFS7Wa1/wQSSQ5NWONfTJwpxyD+bgVES"
-    "QbG9/ZctQd+hb8Wo6Pcilh6SNEki9Db8cVVweVsFZ5ZjhaHeb2sFC+Uq6GKt8tNCN738TcM/tBWAWjOopw0L1ZbZZYJdh"
-    "SAruEAd6dOdK8pSbn+sab/+5h0cab7QGc42kWLtdiW3NmI27tkvfsbO1XIsiawBPDbB+9LfeTQiSj8iHmRkk32CqmacsH"
-    "XK0MRNmptrSanH/ckwytccmOYsSSeKkQ6f9KB0TYu30V/Se7YCDsYJibHJU6TE4pmPFRvpQCKvJ+lh0cIIuoUzbjbxW6a"
-    "sC3ihOAfERRCEPjYGP22beovT0vl1gc6TQF1MWh8IeTwW0QW9xKp8ufY1Z8laRRfc9EPWoknM+qWr17TL9U6wAaaDb9Xg"
-    "21lXo2HPD3H9Zwm3aIJQdGgnfLg4NFYmzvyUj294IGNYC+35Xeosu/TSAhqXeFBNy9kBZ52Cp1PcWt1caSKbMiTRvSjO9"
-    "X0+WGKgROR9aBgUka3xV3Xj8QAS/KeBfHWyF34bOIMe9//lXffet+Fe0GwHVyPw1wadRLeFNOi+F5EmIrpUm0hjSTDNYM"
-    "+tO1hs1YFsw8HT+/vqUO/dvoHw6pCGpHXSafrYHRI5sgr1mBE2vjHkixXh+cR0LWyRjsYEYPX/DR14rNqteDRkUBGVdM9"
-    "dC5A0jdVffkVzIn3r76kjy1brtPFsWogDXfwYDtDj8cz2l28TC2ppU6vgQRr1emOCrC5sTzXqJaMJ2/P1ybD7JGBCwspP"
-    "79loRBP1Y620qgjsxBHiNhgbXM/VM+BnEW864taJ0tRxsa72C3vu7Bf9qGpYdL1ACp77+CDvm8idyWMScp4HsrP3XT3Ve"
-    "78I7IeJTnmlgMa4G0XffkK3nwDPW790e1tuHD7r6L64R1yl0yViDZoR/dDxIBEP/wy+ITdhSwt3pN2YWREnLsSZCawyFm"
-    "0OD7k5jOSDCDm5OTA8BtyqOvzgZPDtt2GLCaT9lTlegtAt8O7KOxnLCn8eHPjZhI6JIHweTOahho3VDp5EadNo8G03r3L"
-    "OtJA1Fgd7Er4cN7QujeiOnPUZp73gpRHq8cS9y2Tw3FwQpWL/lBiO7hoWJRojLVTrDXg21KyDPMl/DGurpnvq8ayBmqZZ"
-    "00kIxsiIsojau2mud5NaNceUvE422WJAIkCse7a9vTqISaAff0NLY9VfHNKPwfP7+9VB2X+O9G4RFbqbYK5W3LOnLaqYV"
-    "Jua6yMFF1AjppRtBcNuIa3ZebJfmAmHFU1zCHzAWLmx6Ag4tluFSDo0DoEFrbH6YeLxF5rfLOzauYwWmtHk28xkFo0EIO"
-    "iAksVC6fuT9/4lgPxobUiWGEYJ78BKuvD9KyIkALfPIo7sbJxv7JpdSSid/fBBVAZO1s79Tsa3zI9bYplxc5m6qEJKWj1"
-    "78Gk55O1zCz7kPOT+gZU0uSrKW9W7jnOA+YfevMgAXg9c9Pc0CCYZpl2ArxLfNF21ZxXAlfuvISbVZox+ph+2oyHWyJw1"
-    "j9vbHxJ/3vdCorOpmbyFk/beSdnTgfD+vR1xeFSWxfU7IiZgnvjHB7adjdfTBGo5didIjCb9O6LHy8Ti2v4B7crWiBWux"
-    "k/AqizylvmFRCIohoyKaTImUj0a8XlPlFcr8/v1TmVswRZZsWgYKOGdtrcbu2e9k+8+EWsnXxJFr2jMWAtAlABcn6veR4"
-    "PvLJHkWpw5ujVCbzsk+8/aQY5hCixyaN1KpZK303O07OmaNmZynEV/gKpaIf3c90TPBE1QfCaR2sTlF1kSevFySSubDfg"
-    "MnOX4yTjpZoiT0Mn8elB09bBBhj3MKmcN48OuBzaPk9JI7+VOEp9zmehNh9462G9bVY/UnbSOJBZNjkKisCApyI78gPJF"
-    "jLAklWBOGS68eyqdAdzRFK7FdYmzRvAGOwrUD9C83LHSLjQpNM2hN6EJfpTgtAw4siXkRSi66z9qDnD/vVib4S2iP/3T9"
-    "yRkijX/jc3iivQY4gB1KhkRtOKnIfu6oD9+xvY5+yBtSK2p0jUOm2faFbGqgn1bvTnF9IOW+fdNpJFOMEB/6P87RssLF2"
-    "t0dS4aSaZF4sfKKxHyAQeYtW9syR2j7NBJEhjEUVSVq4ydYj0V+6DDT1++Nnmi2Nhu3y9C+1bmsL+0/8xDL/RDvbOkvk6"
-    "SvGcjZJm1csiucRvkJ4nqj9uobjqZQzrRb37xEveFksrSvzB1SltnD8hxLhUG3p6ppkeygV6YcHqU5rfy+Ap5Uqo0p53D"
-    "vh5dl8Zgfdr3246Wp4oXUquQXsJB+8igV/EevC7Tuk5yZDULwh/8TdAj5ZkSJH7gHBYmFwOi/4hqaZk7icbP1XUS7e2p3"
-    "5LouXoR3VWJHDGg2QwHiLTkrPT86Co9v98Ix20FeySI3KgQs9IEEV0nG2GOqCSRjhq81gQ6VjZIx5bAj5pjKGBw2Q/yfl"
-    "9V/ei3ZB+QNBGAcqLbxBjv66m8nG70f0vcKOyPrrb2BaekkaBm8aRk6uOB32U/Fqs/sNsQUfLLalrL65Wj1N4ZkjBHjB9"
-    "7bmvbxq/Fcl8wCQQFiR5VRf86GdxCGSUvcYBreYCqDXGP4QxQlYcDn49nA4yf8KGMc/AnovKgJ3FqSKZ1mU/W2fzGleAs"
-    "PG3uzKDarDr6Ym1nocXx0D3WzjWq0N8QWo0OofZ/S0MQq+maRP67FZFb23m2mmABM7Am2LI/Pqg7q2FiC6Z0Wy+HUIYGB"
-    "2V6EOWIdePyQ5LrWjrrLHqhh0Yq0ACpuSlLB2P6vd+WmYXxP7xmF1orzGk+V3jKbPBbAjvdCz1e48Aa8/wXRribeNJs8K"
-    "l0RYxT38Tq7XfEvoV6oWVFCHx/+ddJ/1uV0b95/9u2JvvPYpO1fwF0ZOZeGAGLyPqC4wOxjyca3nNa89/pYgaoatHXEhm"
-    "+qE2kqKyPxUwHU3HsSzARx43QanvrIQc94TVapfgZQivCsYR/gm7ItGUGvW0WOcHjc9Yk3mWcjqMZ84yhSFelKzxDRqpI"
-    "8LpWt8lgLzAvklCF/fQgtuFD03R2wP4oTSpbR7NaqKYaTlrRrjrCmFRJOLwBFUT0xcJaDRaH0Zje6gcttQoS2rlNXVBD7"
-    "RfpIYwByZrcboWX7D2zgr7VXGC005kTuoaag+cwmj0hqnbL6yvt97sB0pcuvvoCikg0Z5/zkcooEqW8ZkG+T6NHPy4n9L"
-    "ffD330I4vubkLa4OFYSe3weo3z3k7jI7aq9OG21B8Dh2DucrK/bahzXhDdc4a7MsMdMJwELenHDU4Fj3Ylo437olZ7HOx"
-    "3VVkYJVehtGeVXTzgBUa4ckjybJDTweUAzBdqDxPwVbVU3ckZ+YL9FPWRUER1vzkUGpqumJ7nmp7DrCCUfDBma/fBNSLd"
-    "DnLuNhGkgxEEjNwQZppSTZkGY0v7PwPvRA97rlhFUcnuiWf2iva0ZbzKA6eUI/55bZezg0heQTM3KekYd0D763YIHcKX4"
-    "dOsctcSBmfZRAdZSiaG5DHOQ+Qh4jhJGpbPfj39xrZlOvXOV6WWJNiWVk+8uEayZ/qSCOerpP3qALyPjsZGVkZ9yZWpw9"
-    "bkR6/GR5FcAh7hBQ0T3cf3n8wCp5bEmnnqbS23+m/kL51uTi3mKNOcUxqx5k5e9bT9qoQoS6J68aIGNvN7qdCHxNtH7uJ"
-    "6+mwWBEhByD1puiwP6g6/EvQctpZxZcYbfqWHQZfJIWDTnBlmh+7V0+czNIbI7RL5OM58lASzjQgUB2Cm/vpSljOfJe7c"
-    "nvxRwkEOieMqSRIrL+GvOTpWAv",
-    "Ohg6ZlyVohWhezKI1lX7DfBMvU+tagURGpeOcpPCuUvtV3bjX7l+rwIgx2HpMEbneLw6nBT443Fu/B2X7ZbFNAKDqbNqW"
-    "NNzB+wGAL0wFxYr8lHOZROcedTPUrhpHRKlVAkHBsTgbsFlcFsn6N3QbjVW66EqhcW12N+rTVxMFDJIXaptw2KP68m9m8"
-    "xXG/0PO6Xw85xphdnfgqQny1DhsXhG0+YjRutQH2Mqg5QjSq2cBcFjN4N2K1VDO0diA/Cv4BYwV/pGHbzIvME3H+OSqCB"
-    "tvphcuBTqReUyYP9MF06PfaJL+V27zDyLgIf6lNR6d/0YiDiSYyShtma+QM1mX+0GAp6Mg7DcAemeQcRZ+EQr+3iImsQL"
-    "Orw0iz6C1GsmgOMXtY5nqra46HJANzBZrt/qDG7heHka24vf0FSCOt5v+9A6NmVVvD5+Fw/LSlN7NaNg8uUoO68aRqV/k"
-    "gZolzwNlsVvkOPnle8EPhKtIG43D8UF2tqaN2D8Zf+9xHuIC2Jj+gSfl6/VfIfffAE+N/71j7j64dRI50mtkXLvXLZ/sv"
-    "jNuVxsgX1VE1MX6rnMWomtCOfqHA3TywIUOQSCfMZSOKV+9L0dvlXc3l/79O7tf0it39GY6Kg9VBpH4AehfSBhggUaQ8G"
-    "/Z4OnvXcfa5kigUAYipC7kYeur8LGuS7jnhvZ3tAXayhF1DyDddgP7rn4D5V1zS37wRrDcUfi8chZ8MU5grEMbw+wLelK"
-    "7uYVPV16YkesO5bQ3P2JWzo/N70ejrHD1VbH8AVkeTYyXUOPx+DQtg0Q4M0YJiLoK/RIn8UKNP7HYbbo2UaBX/UWiVYZW"
-    "wyvDvJFXES6NsBP2q+Down8uA4dccBFG2bg46A02DSOyJB5Krp/JzkiyrXlpXPUT39xwk2X3WurIGqQeuQldFmFKNlLSL"
-    "tB7yQk8jpPdk3h8ZgY2iixfEC50LYktfqPQ/SdOqK2u7gIm+NLVCbxFnyCUqToneh+S8hwToCv9Dw6ezoFsW1zZizLlY7"
-    "bxaDMxfNfgWe+u3k46SYBaL5kuUkayi29gr6x7gufhOW9WgDGuGhK6P7sr1qas4q+roDkqacApYDJVIzAxn0tt7rrMwGn"
-    "jI6XtiWumY4eTd4fT7mn8KMPH0zUxQhqcreUsLP0lnXkOyKUVsYEnVbpLZWn1Kor3RSP1SROMnKokNVEw2pLnMYk6rnCB"
-    "VT766Ssp0jmTgtClsTPRmLsFJgnxJnIyT64TJoG5UffkDNkQDX5swfzTn/OSwcCJIPUZG+rmFx5tzaiPYGTXilbEDmgh+"
-    "dakvF01slL9CImL/MpjgcoCrMJ9cASZlFYT0F8kiOD/0ljmcbairZnFKJz/5jLHhNeNMrduaD1dLW28Ip96SWV+LqbEPV"
-    "A3BHTPWOWppJlfD4XAuaMYNPqvAEyyCB95qu5U6Yme8if2joebE37yCChOBtYL4xhk+JvovUFUKAeyhXgk6Fv6gPCZR0C"
-    "BjxVRHVNbo/pKoPRRZbI/Bh+aggfW5tQY0YeKcUn3i1bRlc7Nd07XKJj8Doo8TUOFtCERooKrg7ZMX29vzbjYhFLPSHmd"
-    "dzrH4DDbFgBRCY5dUkVYi2Jho+E0jCuiaarwX7IyH475XJlf8KhAG6unm1ypkPKRHVxU1HvRYEhlh+1B9OB36Gw3kux6n"
-    "n3go4ZHcVtVurtNJ7XDaxv8L+6eTeuJdYqY0iRLtmn2sPqh5oj7OmtxpNvMWj+qxZCb5oOjN4TxZq4+NR8ZxdHg8BPEGR"
-    "852kw8oQRs+NPKqUwCEgv1mPTW8NL9Jj8GxnWXJ9EjyXitLvR6lZLjKJVkap/FC8Pgc+QTGQXOe3jEyUq3YpTP8lEhCeb"
-    "GRFIwhr6QrdNqsXYxSAAoXC7DFxp7FOHzsKlLV9/dTWmJ3a+zaY8cHd+mn0+Mhj9uMc9POI18GWMxbzlI+xsROaPFKa/R"
-    "Yo5C6V09lDGaIo2398ulVGntB3uDcHcndD3DscD87TyTRGU/4R/U7Sud04Y7/W6LtbzvbCz6LvyeTY5zEH/ljH/yPgOUJ"
-    "DFCWEFh3MfAUikxKv2l1AbJW8QogeglgXCKmGImz4vzWg0oQPxYFDEHqFj+KVb1c4deFXqPHMnSXNHSi/oVtjGbrT18PN"
-    "fMDWeIfB83gtukEH1YewykE6gRMBeMsEDeh84bfFeL1248+JTtP1R/Mpb20UW+/Re1etodJ/YRF4L9k+npM3XzJAVPH6j"
-    "duP20J/wNTv/v7DzwQVEkL6Kf/dYrkG++Ka5MrnT7L2+XYAfAu9MfdIOY/rJHoWPBYKgSXaHiCDxHjvjVA1oDU2jKvub/"
-    "/iUoYnHTr+P7+AnjVLHujEBQjiT5YnxI9MBoBG4BfOBfiBAGSVPcjVdX8yO9J9BGZV81nYCsE+EWPM4v1/vbo7sz2RD0h"
-    "YfJvp6GpwvbpY4tecUZTy4cArFXrU0Wr8yOnDdGfSvLoFGbIt8nEEuKPtqnhR3BNYvGOg/Wju9+T9en+azqZu/EptEGo2"
-    "Zzzvi7Z8lyfDyW1GQ1uBoyP0PBNa/oqRue2FZAx9X9P7u8/HsSggJrB+pTQ0Ca5+nj4Cx02HgsxzPGSMJVpEQesNPHGX8"
-    "3wCcWNOulEo2tT+seDSHcV5waoLuYl5rSWAQBKrmnAQB/tvUzP94LOxowYx5KpGH1h4Xu/AlLbU6j21v9Af3mJ9jG2/Bi"
-    "yJ2N0XE0PNpv6ENCuARWNPjSZlwpmLuj38WRL7urNuGW2C50kutKxoBNWUV4xjTi7vb9nSqHkSeikiO0WF0mtzMFRBfKV"
-    "8Ccuph9nD3H9eL2n3zLxaAvNEw5gogM3ttdByI9LpvUH30Cz/YfF8XiZgDqlOYiT0lkpJQm1pxiSR2P9e695QrvCsZQyB"
-    "hVbUPhFoaY9sgail5r1aVMEs66JNHFziDJdVlo4HJ4VNw9J6WVysSmgy5c5fyWvRFnwl6ze1TuA9sQFSLRZWEztZFldW/"
-    "lFyOYJ53UzhMdA1DD3+Yc5gH+p9SEvL2JqzfhRGF6AyCJPqmbOaE39An3kajnZGoe/1O1VE1gXDrvNnk/a8tTLRN1qZvK"
-    "ycpOUx5vSQdPdxKSzIH43ZeYoEJcmCHE5iKW5ojW6NTKZOwFnLGZzx2RY4mRh74zn+liJJ36sV5jPnqbwIiUKyYp7P45a"
-    "hIe/8iDlsS1g+lw+tOSTG3rk3JF0t7ZirutSq3gizfvOC0071+bM9Ori4iJLzJqx77MycWstoUWwUawbT7Xhn6ukvD1mX"
-    "QckvCFnqyzElP3yMs3OA0QnclbYUiAiAXOuUXKaeKNpomTOgW9/5iOtWaDymfqT4+J8A181JeoH4H2AnefASpyp6Tv1+y"
-    "ya/kljojlHhWuWZGGzSRJEzEFMJYFT/UG/wPjzj2UeTb1joEaaj2tsSw05aWoqFm9C9yb72UHYCAV2UqMMURWLWEmM4vT"
-    "7RL2pqXUC8KZxygR4kKr+yDnDBSvN+zUGpTqWNEKJuuOXJ/q9NWfZmxKDuXb5gV+aRW6lHe2T4EM18Y4tbkhzjPYCQkcn"
-    "Mq2bkdf8P9Rx3+nsa51kbHkn8ZqOP2aUpuZkdYDKqeLS5G2YxrNg8Bb4itFhOi1nAcMCnjSgZKyoBxga7RSa15jmdVrB0"
-    "D1TVRwJ91eFWknwi9/CPKaHplMzZnoKATQq4tlEaF+Yi6L0TuQ8zOeC83qhIt/R8yivkQG3N2kW3/ne90l2rnrMm1UpZ/"
-    "dEDh+aJ1ol9nZy09yWME7qp++9gqGw/bBoXehCGxE9Hiqq/zs0XytOp6oXML8i/nLRM1U3nqWbutqVpBHtVkCxrhDfPFi"
-    "BirkfP7t2SOMchweh5UUz2390o",
-    "00L64cqOa2Lbx6uIp+f0kCxP2frpp7NLwwaJ/qrqfdBG2XNIEktbaptqrV2ds6bN9c7+49kNlN3Dmg5tKyQElvLy6Jn5p"
-    "KyabKxDsIHZhfsCxYZTsmQUytqPFXts7LmHJvOktYQjJJbB0uaqMaPvh4Onia+4Bl6JwvI4ipCPtLETdGRLUo1PZPNFNK"
-    "yeqEN0dYifWerT72fsziXJSEkVOlskXQesA47aAb1NxwI+dxdxd3KE/z6ouvpw/mOMYjpc824o7t61HW3mhETIOCcgYCp"
-    "hWBcw6kHGF64P8Y9JqePYFhuD94dXhS6wyP9pocFfrIzCkSM4HovAIN2Qi4E8g605bXJr+6sozNOT8kLaWhIcSCof3Xvc"
-    "45Yak/T79bhwAuJ+oiDAUM+b63O2xy2hs6Ro8vZDDezW6RN64qcISoOxxN73feMq6/Hw1gAx94kZlJ3hvwBQxfPzEy+tj"
-    "OYkhxhRIjfu4aknej18cCio/0mCimtt1KahJY1Gv5ydbXK4lqTP6fCajnrrFf7DTsE3APDAY6Zndl79kQ7NLynu056vDW"
-    "v9iMsgMpslNZqf6fvyvKQCvaTthZwPaFgtiUNuUjr5KvrVmCUeZIDccIMi1gJRQ29F7fGZx2e6HBz8TaXtqwYXtuyDmVN"
-    "T91F7c7FTElnQ9tX2z16SHJ8xl/p8Ey9JmJFjyKBNT2JX81TKDzX2a3NA7JfdFpXh4L9G6xl2Uw/xldJeyPlTSpFC9NLP"
-    "YZ2kYmFIlJIE/ZCpsdQJ5y6DxJIKgSAC4ogq3l6VTrcQUwcI62PD0iKnuRzfmuZLCqu+jPMOK1T5TNv9SWDAupcjTPi6I"
-    "hzxLeOpcFY0ebqD2kaseNJzBm+9QXKiZpkTPNaH8iHC5QG7rkF52y4t29UPSvK3K0JyM42NViKoMtZt+/vl74todOLJxS"
-    "BO7DPkXTNdjo9eLSXGtKsZ7FnyKUsdj0LxSL8/NX5hvpU1n3arHs9rrxNFvWaYxea5XMn+CVpsaq0zuM4PcuoxS0pZtnF"
-    "+mYX9hOMUjA5FSovhkSSoZOeXfHa1R31eo/ulu473FeseUsSWeqBiPNADXu/43VpJT+5wkNDhxp4KCbSfQGVz9XwNPR+L"
-    "OSb13HVI8lN9aoC96qEPwKr55nT5vaHvX0na7vTZ2Uy1JuEjnIKwf8suvGrif4Z5g0QehxVEyTfMgVG8O1o/WEQLoBnsw"
-    "YKNSNxRlj5kPqtJeUXOKKqKa39o9r/nl5Of97U/Oeh3Rg8sHMfODdc3kQv9k2iy/3XUwmlmmyO1rLk1UU9qwAChr5O7nQ"
-    "GgVTLY7T24BhL69eg6vXp1JuUetTK4UVZrJaVWcAaZjuGiiBGQIpDxonbUNrijWWhu2yI+Y80k+AfQT2JkN9JKrt8rQp1"
-    "x60NzXho7kR3nInrWl3Ro/HnhiFxUoCa9WCqSPIWLIzlA/d49gS9DaYLTSZS5oRZFuuyG80tzXHE0S/ACFFTmuD38l56D"
-    "5Q0OJ9vgXWV26zrpT58uxLMwwS8vQILX1glatIo9F7iaFw/UAf0T9fhoeuhoBdj6NTXuOavE2roCVjMCHzvNRQWOOzw9y"
-    "Q3agRz+13Md+HUwDftyjSj7fgHVDAlxkvWebCpX5TLrLwmBoUtEEKlruLzpAc/ouvLhF07HRokC2gIA3+8VnKObC4JM+n"
-    "6PlYC9i0WorNvQQE0pQ70bD54Qn1N6vh/28UbEkbDO0krHzpQcpMKWe+hn/JeQTu97Nln9NZB0mINkfDCZJevDJ+x5g0U"
-    "z/ldDzIo5l7QHZCjuaY+HtrqfX0wvmfJ313KG/IWM81XKa8Y/htopmPFbingOPiqGRnTLDM08pHWUdu0nMhOzh5FxZfkA"
-    "TmSi023XpfFFfNwxZVmkAoW3aVJ71H1325V3tPLVNfki6Zqj0vOza3zk+bBZpPgM8L06ve4CwACmAkVayl6bPJJ6oq7GY"
-    "9qox/gHr10oprN5DViS7sf3UXKnL6Euxrj13hPTkkISFpvb15SCUdYWSR5xtsDux8Eou46MdHPPNSiySACcbV05roJGdT"
-    "DgP6slrKRTJKeTe2A3OB5pY78ql20vfTce1Dk4cLXwtdr/n5D+OHGutKBXs2vNecv90UOaNqvW2Jbbx/H3qsq49BjVYBD"
-    "/nqwvb1l+iJci1WvgEuVOsFkOgunGw2H26TTLEcgoTuzRh96kT+cjXPaEl5bUqaVmtqSoPlwS/jhlHk2iYCY8FI0nzgMT"
-    "gwtiZaDw5Hls7RIeGeaGHq+1PHWJnVvivWjmgaG7betg+DB1DfuSLK4OmvSoVieZ18SkAJRV3KNZop5vUwS/kgtkBni+K"
-    "hxJgEQz3gIAVgSJ0jiZgjhbOpJ3bKcnVWaNNfG2oJWNuiUs25+zSLYCBZHlp0oxVd4Ycyx2eZIaKKdSoLJWx+3FRy5bKI"
-    "TG1LsOGSYhWdXdqDeEvMKFXQrDcnYgHuMus3LK5OatqnPliCddQVz7rxpl4QdZJ8v+5FUeCD5ZxGLT66JBQVGuFVrHOxN"
-    "ElfJEb5L/OmDJ9BUuKOOGH1VnK8ymKCdH03akOHOP3d3kSmk7/VHN8jimmssRZAtbTsaP2O96Fc0Ppvn3IkxtzxIfP6Fm"
-    "iUQExwvsplCtw1l4Wy2jJzRZzdsV8viBhmSxDHV5oNZY9/rmlAZRRipDAvJa2OsE3gSjCvjr/ox/Znw/1AtkRyM6UPWk6"
-    "D/AxerIoCiiT5l1nbVpB2bWHNPePpfp32TvKwhSfGGR11tSAcnvRVn8wJbrUHqa7LO0Lqo2ouCTUr/KafWPfWsVaxqS1Y"
-    "85I7lq308m7hs66tJNTcTrggtcSgdDnYAxPNwSdZu6GKck/aZ0EmxblnNYw8ZU3pukrU0bruzgyUSpYxCWvp8KMyyxAix"
-    "8baFTNEzv62L2NLymwN7T9c1Jme9AbXOSrMVNJY/8b5BIL5cBF9XUP0HuijUYtMgNNruvHD3ZF58rCqrJ0usnsxMk2mRY"
-    "SGKw9HEkTve+AX8dVnqaAsX3kaqqHJjteJgiN5SKYhug01WTAA+UoQjQ0CJuI6IYAoh3c8OEhsqXzPu5OHIhr86eHj41L"
-    "5AuQPQL1OX0XhXv2Nl37G/cgH5Fv1kutKpxndieIzRWWB/nkStuy+bY2G+M9+52PVvd24DRf/tcsGJGP5fHl5qDK3L6KV"
-    "aRLcm3Xe02J1b99tb6l52sNrPmua0v757va+9IeqDfDIt+7cqVRfqmniaEnFe6lpdEGt4248u1qjhp/3oWuWD6DoI/RLX"
-    "Na4NXEDlZFjtBNGJQCPeJwGM5SaNtn8nTIRzGhZm2kYMUs2ZD8X6MoFzFuhV+HeAI/HWJ6m+tjsU8Z68Hh945v7eow0UX"
-    "1zAXyBPzAuoGH971hjiOWheTPK4NeCR3HSxsRQPbGMrBjKVHuqywVtgwdpXNAI3rzCdV1ibfLUZ3BMh0uvTPmlapH3gK/"
-    "Fy9dgvijaOk4Yve8B/hDdHLmEaqROdkkzB65TDOdwdiGWbWY1ISgNFQiZSihQVfcT3pnDVmSFll0REc06129qXZEUZdUw"
-    "bizIxIqzppDIeOPGShGBx9cH+9ZREysQWeRyNStuhU0AuSZs02Xcu3pGyEU7muoWK9HGJKN0pvxB59TqdpF0yn843uhr0"
-    "s9n+FvLPL+hwTTehqe2Y1PEZu6ECWW3R/BrRDw2OxLE6hpFq3MGmOk/1TK0aVcgl73t1HU3f+5dmDd0k5noXivvbJrqmG"
-    "UZaqyQgW2eqFcLLRto19/TR3aX4T/3Xo7vCvgzeiS3HGKnEgZjXrvlMzRlDb3G4N2J/wzNPXeo0sDSY17xnL4iu6lrPpJ"
-    "ZkGbuAT1L7lL0VR3B1hyjOMN3N",
-    "jcc3opXCbLeyvyVMae7U0AliFk0luJTJ+mOUhSk6NwsvZd3Rouy6o9N5B5Bwo9n6WPu36jJg82yzb+ZxN/CsIy8xapfs6"
-    "u1t/wTgBEJXAr1l7++lUOxsptRGiC540pf+qkMalv6iXfI1jCrBOc2RvI8BUSBqUKNumufZlCw3VuBMVkzuSDaVhhoToB"
-    "U89KIKZKtaV+YUvyQKzOtmfDO82/wSKZzEIxCNSm3YGG8G2nbw/VNsp9WYZ/jEUkzSAuEmiVmm2p6uGzcz1f+EWxSty0W"
-    "LposLYrTg97seRXO/Aak4qQVfehW1ciLd34+Tx/tZsx+BNxsd3v4nkVjIFdVt6fQCEPAWyhfaPDMR6VVykoPOt0xBCHav"
-    "OpPd9y8tyh6Nby+uJfnVJW59ljhvhN7REW8ztNMetQirlUGNAau/bw7/t7TcbtE1fd4A/p5OhgWd4yu14rxKT8bPwsdP9"
-    "8RVManjFF6JmPjV1VXMAE1HFTsswPcyYK6yYwjlD7CayWrjG/vntMtaNs0hLnO2aXVv7u9ez4hIG35Shos5ShhQWFHZYf"
-    "MDy3h0XDvngWrwtIznZd4Y5NNQ5wTQtE3TMLGnsMNlxnjRcYD11oKnS6su9sMynqf1rZqya9gsYlwYkuU5Vjkh2jJc5Vo"
-    "TijhtrPLPOJA/A5g1yRaBWQYNDHqjBQiljk4w/j5eOmL/reQl5M3PzpbEdt9KJmq/ZG2H+R0gyXrfYbBuXUXDKHAivHBk"
-    "zrT33C14PzBoPCG3mge5gDNQuLV163BJzpLTVE+22IXmkcxNQELbbf0NAk+gIJGCbwJ35dJhjQEy/JodpJhYqtStGDaV9"
-    "udgqzKXraLzMNXTPvhmrRX0GLFT3Zu55qguyuTWs/GiK2B1ijZLjZQDfj0SKr3a+JCX5j2uXxlebdV+s1ocrrrPWG5UP7"
-    "IYdB/Si6oJsmDxR58NOq8C8BGzBXFV2mrHmD6GOAEvfi5p0xDGgp856MZZsSobfvRysz/nZfolKRn/81uozHPZ+9LQy04"
-    "zrzefb75iHrruPNQdC7tJzAOFfuASkRmbT2B3dRljLqOaXxka1hNSZd0d6ofz2bCwKeM5cx/2o9ndOmYD/gmdXAWNJNoB"
-    "wGmQ+ulIScov2GpV9HcOTWQBVWO7Zk5kVqYJ5SgI3DCvQuVKawjNPqgQ8FBGRJqXRN08eB5PtelGVQ24CSNujGcku8jpD"
-    "nIouWsNR5leXXScpqcSqIbGWdSOhl18bxoZMEtYbgB7UAVAewQzh68kESsvBAgTm6yjSNUf07jEXOsgGt3fZzaCiaeVOP"
-    "S4C8o+j4ir01CMlgPWkMxhj1ngzLLAWEG0w3VwoqQ31Hd3Y8t3mhbEyD3nhFaeFTd0cpHYEnkIBgK/ZDjLebC2XZoSpz+"
-    "jTpUNW0LtS66GXj9z22iaN+eG7S9arWrg93eR7862bX4ARGP73YU9/5yI2EWHobVL5KEF6ZlLBK7jmL0sqtpsen7MWVey"
-    "dvWvZo0hz6+ssa5GSm8JDWaZJRcM3dNZXpWF1DRTGWgATBEr9JhVOiykwomG+NlKW7q0Ksqc5aE5048Ta3eVpZo3TuEqn"
-    "rWRPGl23G/G/HiBOAZH17SKnWR57m5sIqdZfT05fVNXGvYV+is6GtgFhHEBJOQLWjGua60QjS1dkyM8UybD09Die1xh2s"
-    "+9ifeeL3oAepUvLOMLeo542yTkT0kS3x7b+Xtp3TujHd+7vkxy/MiT5LyyoMhVgTIx1LKfEG1UaRPADX4FFq2mgcKJpV0"
-    "vIlZQOB5ADkuklXEIXqlbBqiUOFrulmiBzkDtoBXl8/lkWRZzcOGVNUrREk7PsYJJPE9p2Z7Rhczye0Szmmlukb3AgVre"
-    "L6xyT3OItPDnQL8572GU0Zc4o6G41g5UNNtev3DhiWzwDG3e92b+g3Uv6slvkChOVZskvb4uY/Zu3Wt/6rTfHMmHo8mpq"
-    "WxO6XXvwaO3dyrY3C12EjHa8C0d7zHhHbRukmTQ18kY3FKoVt3D1mxaeDTokW+Cos1oYVFB6WTXgK7J72+S85gXDDTbyk"
-    "G4n83EPvBeKee32Ep9PzbKsNOe/+gudhUUAQ8DXmrOYV72CP1y29olYz1IE/KdznM8GuLbwC2lnQQJ7nCcfNu8soqvlhl"
-    "NIEtotg49Gl/AL8Ev+77F1mTA78ppM8+bN/Qc85b/z/Og50+i6dv3//3rz9/NJunkRbB7obxH43/eHI08N6VO3IEwQuNV"
-    "Z5v5pUoDWB9TGodpSbsiZYi3FLBtG3ffcLnkEmL5sm+uTpKyLMpgYBFR9dp4m0MIFBEMI6hFT5oprGDVI7KxWiJkFEs51"
-    "h5DPFNoha0/U5Xv+nQCVAUkBzNmPNJq6/6Jyohi4Co6VTaLcRzaoOBcpa1E9dDxlec7xkZei6AjhcY0r033KKI1nf4Fjr"
-    "OmyXGqxiX2IJ+KcAXBfe2k0r45L5a3uCleIny3gUTmb13MT8pVXnFviBBkcXol38MN81uvZzGiL8r4Ak6lDK3i4um1bnj"
-    "QFX7lGQbjG16m9UlJhNd9heyFFON4k7h1ZjIaMsg9JMLi/sXAiypvZXzmgIFI2VnE0Tt32F6OpI+jwxhMoGi0zPHoGL9t"
-    "ZOgyK2pmCWp9OscKCAYullKXvUvv72Pmnt7AgU97pZ42itesjTdU0hK1FKoUBaN6HICfCkcqWzPOsA3XfDKZjprgzcOxv"
-    "R6MZ6F4CAgA3KzN7AzPYkg6X2WqE0kEYE2pZoQkYD06pH7FxEEjrBzl69NWVAMD8HgKdk6j1Ihv0ooHrjCvsNxLPY0Bs9"
-    "BmXi7jBzxN2FdHLyFshMq1e7AdRrYUxDv8ZOg4AIoZ483Ulh6MoYd+IBXznqmBEGF5H/AV8qg1mi3TSjGIA2YeHKBr6D+"
-    "Rbyaf5s2MCOa19afwCzoQR6GTDwcIepqI08oSH5AC6hCFqsSWL+tbD4sqXhvy5T7dH9MQns4sm02LnX0MjCs07RAMG5Cw"
-    "mpG+ao30l2aEs3SRQENYofe+pEijIUTsIfACiQlqwoz5Q1JdGDcd2zClJXEwGgKbfQWF1wmtZvgaehlO4/oyzntU0ruC0"
-    "wKqOhVRi55EP8c9e3/kvAk15P7IVMBVH68v8gsOF0cBs6q6pEUMlq2us6pM5a0hgDuqC3t/DnJap3OgyMUlnHQ95FUfGC"
-    "f/pIkGRwh4ImHIl48BndPW3WlABCETiWT9gZGfLwKdBJS4+s8PqNnAppDcVKtEo7xXqytPaX6fitAts/EEO8tTvKEUTzY"
-    "j47Q7KPbsMzi8nYKJZnAxTV971zp2RksEkpeEFx+HTAgzu+ZqthTLDoX4++hOHOehEGa9cRMoCCeG4emGmfyiIxRWlr4W"
-    "rL+2eg5ha1k96ZQyc2sNW5xx0OikfWzW3UKrnawDL3soShBNJwQM4qLWHnNYF//mSYITCc82ZM53TDdbD3GlrruP69wL7"
-    "B/2eKw2ZliiBsUXqPGNNEp0fPCjeLqaUC/RZLNA4JSaGK8K3jhVsJEnhyReWvUVS7DcO9gteGg4pkyPp9f2z9wYfu6/ds"
-    "dtKv4duIk6lMa6NpqoORMMaoxXbAzSrbTeaNLHUI+DDhqQeObi/n4ZMxSWjhl4JaYBo37X+7FxrYmjqQSinjiQeZ5yfEV"
-    "n6iy2Bw2tA3bcYUqFv+jj0vFBxm/rmq6ay9nM0bF9btEX9l2i5aH2ksegM8aXiRPBG88gy3R7vZ4n8fx0mFio8wpxbP4p"
-    "PUY7LV/3ToPJk745YYg/iMHQTMVBAEd6zS/pNYgoEsBRNxratA/VGKAamBi8MeZmKu6nFqepjIoJ25XofT8j6N3YmFiXQ"
-    "SxcOLWHQXyAylC2KePoUATCjTg",
-    "lUFpALWLMVEqHclp/r8DWjfvW38i4iM3Z5+lUp8TAwfY+uXpHYqtWVgCCjWZA7Y04cHSV67BRYsTSmpgL6AJ6VOk8nddy"
-    "PtBvHnheQmY6T5u5/MJzqbvYjhIST1HzNrjYOmg4N93bxiPLErczMLZAf1bwXUMcL6N0ES2GU6n5XZyfexP5CegoBCTVJ"
-    "nBOc1R0NP/MlNW4f8H58ONyaRz2+ubWOKC1LrhzrLPEGJmdScMuQIGx3pwOXiDnKTnzY6sFCiHmE6MIxo4Wexw0OOWQ0T"
-    "g+Znu70WYU06LhhoTPOe2BGO0940kAk6wfE6EMEWVSoB1BJxqOu1WIU+SUNsoaoVVTHiocYyL3Q+3EUWKP7uaVTEZAZ87"
-    "MLKXr2GjP2SByYqwcDfyOvhN2awTqJo6eNEvkfUf2RWJ6JfNL7bgo4yv1fOSI1f8z3Jn+85+7M/YcZaj1erhaGqMsTfGZ"
-    "r7d9cn4S14B3ojPHikd6nsAlEmWMpVIzW9vbafU6zWkr+a/oJtZKBRnKrQ34IpA8VPgXtQbV7jh5htX05vgnbWl2KNWvQ"
-    "qiajv1zONyhTvU+/vrSc1mn5fD6siByYXw1clZ0TtFv6Mm2t6E3Y7GD/ireF0VVA66KbrGOyy3jCnzIVrTPkfiLakkIm9"
-    "cvHCx5DxI560I4N6/ejaAPdM/QDY99S517oB2bQFJd4SVuSS2PNrwzxLbq+rUbqy7N7yJpRWGw5cJ6ALoZnFg9rbO8Zzb"
-    "LO90Wf5YrdlheMIxN5Hc/NWHSRQTawIxkGPW5o1LWYDWZnNbsDjHnQ6E0AIA3cSvzE690Vdp9LRrzOK+uk1LEvBL2Buf2"
-    "g6Z7x9ypdTBG+e6+KqWmXDNvvtEzvDijObpYlYlknhJWi/nm3OWY1Q+WLbWKF1HIQD1HrMSE2YyKONRz6D5XS8t4QDM/e"
-    "dsMq8yTcWewxUAAMJlxpnTGeglQe7Xy+TI+54hWOoTAAse5Nu1yAAtVpqV7SuVAbWMZymZRAD9dwB9qacLwRecFpvZ0yb"
-    "7F0KhnxTXrP5CTTT/Vqk5S4Vcw0fZ7MgCNNzkMALyg9Ch2QtztWBr9k2ivPJ0pQe5plZVYwmhdhqIRQOTmJdRooMdGzzz"
-    "sweEe0kVGv+VDfBqYElZScwSfuFYILe3R+VXplHNYmI2NAPq3FdsOWCR59+rk5w/fvfvp6FWUpWfmpcsyyYoYwHQKb81Z"
-    "idQTxfGSmNNefBGnPFkMq0yf0azldVF+Vj2d8wEFWXJOkmWPLQ3IUXKLCOOg7YZxtEEY+HAAXZCcX0QNEFd4XhawlWD/3"
-    "8ZmxtjLvkA8qexg+v1GfrMFs2wo8YlQ4tZehTL0THTdGLaA9WpyjfQS9gazpTOVt0g/KmsmSyq3zoWZKMuvc30OO5o7TV"
-    "aNUhvr3gBNv289A42r+xstYI7whI7as4zP4a0xp8TQfCL85FALSK3Mx5/UZTwnPuZi8xENPcMm0B6rzWcKUCo85q3q7NW"
-    "e8+jIXX6qtquUHowtQSMeA94+SixKyRLO5o4CDJlbcvdNb2D+C1jr7uR7+08Svc1mLgD1ooo6cQGo/yVNrsNHsY53qsKL"
-    "WC0yiFuvKyWDHr4tGHAaQPLhp0KBMoRzhL3G6i4+I+E+PIrXjuRylrfX63cgv0gr0oUj04ijyBeiUbq1S3ld3pLYr8EVt"
-    "xbVNJnRYqwcmHZ9EBLpA2r4HF4TxEHevfYr5XjXe8zHVYl2nytW2TmP+hkJecgdGPLJHdN+qip22kfWDfPZsdGEmSIBLX"
-    "X8kOEGa/PCAWKETsVV7QNSHuxJHfkGQutP+EZ3/AyrdceIbJy3Oh5ata/tXtSfT0Vx1SuAd5j4SGtF9/qmGPhSiT98KsV"
-    "HHIbEoKpMj3/JJauf9oAUCPsSDo5wLnN82Vt86OdC1Fp64bACc8H+39/5Xh5/4dmDfnd7mxj7uCZRAWm1v8Cc1ARZx/S5"
-    "yzJZhN7/8frxMD1fq1ZtKC4RE9RenlfEWvBkM+KBuLzhUhBVBbmISkNJprFIkdWN/rdpQYFlQa2k6hURoMDO6wilog3tF"
-    "ArxdkrHqmo5NyLTQ+G7Th2xRMd9h7zn9l37uWF9oH03bB9tixgqNuubWSCe2mfNMLWbZqeYrxhVVFAZLR3kRD5M8y25ff"
-    "Z1UcDW1dwtmN3P9vk2p2zKvna+9/558wLBPoomCvGytHj8JnjKZ/eAK5MWGnCwXFL41NVcUoL4AWsV827MT/M+Yg6JFtO"
-    "YXAGRihOHwrAEIyRDDmRa4YJYSaKeL2u/VQI3dE3gPjIc4R1NpN7PNJPu7CWqdctMV+KkqDyvuqSruyjEg/XX5qinQaY9"
-    "BjJTp5wuIWFOTM74oScuzUzRquiH459+1FJS4lAtPSgfE5+Y2nptvA1QO9RCs6FQ6yFUN6dNJCfwruCJOL9Mrho+G/mrP"
-    "M2t7O55k+6rYyvc0vI1UgyDnYjFW3wsck7IGzLzKR/A84/uCq0EfEmiUl8uX3mMtlBBeFzL0SZVbCOkmm5+2FaC2JjtYO"
-    "JTU1miDULb6Cq+1VAsKXss2NYTK7WyGhnD3usBalK9dKJz9Bzv0yFLxM5NhvWptk4vW0k7f08u+Urpmx9YNb8PaC7wgJy"
-    "TsBZUh1VWKxsOhkVPCwEcNNeh3th7xHq1DiMM85BT3eLqqOLc74lr0eIsbIlvSYS5MEDENhwgUB9zf+Og3N7+lFvc3GN2"
-    "+astuE8rAsR+AYezE2UgWKS+wOMrats+vrP/JfGv0/y8uJaUJpzM5Lj2AcCJ35LUBAVjFBRLgHDeyW8+WXC+rJWYpsPvT"
-    "XaTKlHLYgm9trjfb2x6JdtrWaa5huy9GkpRNHXSzs+UpU6ckoZo7ZXQWgwowkQ5eIJfAzhlxSiwrbduPC6fad6gsWSdl0"
-    "jkT2K1dFDntEONOCdrO/job/EUR+T/RHRGzv4W7G/VUODx+MMhHVq86nO69BCYTIu+LnJczesye5vc4hK0XF+aZEz393C"
-    "96s7wy5pVNG44AL7sMQwpR/VQd75DIEPCcC5Nyh8qxFgQLeQyTictdaWYD2yETKDv2Eymk+y9haCOf9SciEFKOZaKztTm"
-    "k8BnStrflGG2I/mI+Iby835i1+M5gw1tyXt1WcZpq2gnr3ULGe/8fXKekqjq04AsiJUYIINlOWC6loQ9vCdwuqC/jT+jw"
-    "DpLf+YjQa+J9vEypNG8oh3Rum+AhlF6yeujzU+8oi3RkLPhHxX2OqPNkByKCcBZMuy9YbLH6WCRBwQk+oo4CGR2ggx7US"
-    "SggCzl0onzmSgbEb3PuWKfNkPp07wh7l6wX4CR2Tx5OadVPGcwwGB/HVCl/wUkPNxZ</script>\n<script>(()=>{do"
-    "cument.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8Array.from(a"
-    "tob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThrough(new De"
-    "compressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.cre"
-    "ateElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,document.head.appe"
-    "nd(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})()"
-    ";</script>\n</body>\n</html>\n"};
+    "3LYu/T9IMfhEL5/PH9QDd9l76R3eN9mp",
+    "szfX79ED+lsRl9Wf+qaYMTQkdm9mWrsn62q6bIcpJL+pd3oYiTW4HLp82P/IJD64VbmNUvytjxPpKsIAamtjGi3LODAXD"
+    "oPZVAtVzRybqRhLP9uyPYOM7QJ0tfiD3cbB8KFZ2LLu1vhGjRoO7jDCeq9ri6tv7X25vTZ7xu4HTNn28vrsAVOA7UwQzW"
+    "HxNhJR+5eDwYtn7YYg0DsUgzFsjNUtmqbXZZ+XFl4VRiXxIHx18pE2B23bwKD5+iz+M+8fNt6Hnb6FCd6aJavXPzQ920T"
+    "gD3e55FO88rY+SEg7bbT3tL/D/LqpsC/Rqor1Rz4FllHXNBvtu4ew6WXre2S/Vznbg4cHrn3/D8jbKkum+YzIUDJLggS+"
+    "MBWtRGLnq3KHbMD7K7vkCeKmxZZNoKm1S20SzH1VX/pwTRFNv8UDaT0x3B3t+S2skZbGA/aT4S22el0f1li+qWa9JMuoe"
+    "00JQPPa1oEIZM21AHkKYu75OdEV11GChWGrVBy4ggU1eHjPor+ZxVWUpE2VlA27enNw28HC+OzU09YifFze+Gt2dqi1ii"
+    "0Jc0u8kf1zeqMFbwPWkmSbXOjKi+G2Adk4D8jz5w89F1ZldH/bR5FMzVZXcw/2QR+mZ6IN8a6cA0S76XJ/o+YjchSJUFa"
+    "MkiYG27sw29tqzdXB1lGRasxk/4Gy1r8HJDN74gPG4CeYK77Qjj/SHAt0si/ccD2659ECYsIMUN1Xe5j+25Wr2biYJVRV"
+    "KK2yiIMVCW7JLA6iqzyZMRPcQSn5W/zA9okZa7cgTsu63oPsgfvOLmIOkAlrN4/XDAsRIIxzWnxDGp4FljfPC3ilcZUya"
+    "EH7u4r9tdhSrRUqUVrpV3oTQhk5Rmkq47ZjPsUdIyxIo8vYKHFNwfBPuez0IP3+aQtA0yx/sG0DeNbc7b2n4OFbsDU6uP"
+    "n0f0G5dwmIuslOmgRn8TxntxPLRPuHUdvxPxLaafeDd4is3Nq2U049IIde6v3BnULLLhOy6wL0v+BWxi2NJggIS3qSkUm"
+    "ePtvWAz49i7EUmsuu9hHYfixi+Jbay2qQVt3s9k2tCxtQHGiV/wHPho/uFd33eDAq/T2fh82n1PFyZS1GTcy0T5cPao/m"
+    "9SiNCmuAZeuxaztlmsdqnX3B0OetV5wKWHcdsY9o0qnXmXYc0xWbXNKaTcVYsvk/x9qLqJXMwra80m5N06gswza7GbW19"
+    "nFyvDg4+c+CxIbpIsrO49nxEyo4htqnq2Om2yfHT6iI/up2Tz5pfAFwukri661v/K/bmcVXyTSmrs6iKuoSJwjbX+oiqk"
+    "kd03fcyU+Ol6Zt+CS1T94uid1GLSK+LVqxraSiKYStuNf6d0a4QIhTEW4kZesa42XzaNla5OlsSHVRfhbTXBMUeZZb4DW"
+    "t66hsFVh3sxjG/iL+pCI4tejdlnS2VUYwAJWtVRnPesdPltSvB0b9yUPD5kl3B/2aqS+JfMuFHrhTsnvwn7eI56Ef1GGi"
+    "BzF+0cuz24qYOdMLGuVQj1HGy3CgS8CAoPRykZPE0oo+QUu0Uss45opZa75K0xZTmWErKgBgNntdR+mFar3C4mz9nueXB"
+    "IdMEfzKRX5NHUnTvwiPy5hgf+sC5I2UCCzkpsXUp0ou490A+ZZ4ooxeteJoujDzhW8QZuTXJJpNozTutd4TmNBOC3ZuwK"
+    "XSBSCw+58+Pxh8NiyDTwgr4rRFiLVMMmqOB6xasyI6JzTL6NKBzCV1jpsRWtoACpUT2BfRktD1L6OM6Z4LpPemTMBkblv"
+    "5nEaaLx9aNl9D1tc1aAyxRhHqfVJAiqOHRPEJPz6vx0cDVq1OKyIxgwD02cHBkOFhx/nJvXEONZ7glXeLZF515B441JoX"
+    "+aX0gPEOF4RX5bSVxtFVzBNy+RcBRSrRhQuk73EvAGKyt4jTGc8UKu4G0PvogggLTX/WSi1S0cBmpGpBwqcui5mFiE+Z3"
+    "FQxcZ0FoI5mF8TWSeX9i72XWXH7/05KZATvPjKt/8DAzCIHGaMpyacRk0DuKYMb00GV6JUWdkVnAT2cpqsS42SKycD/RG"
+    "OHCMW0fmhJ3ZhqszzmBnqtL+O0itCcAyYWe0FG0rhEW6AwIlH1PnmXF9iYJpSKl2jcwUMhWPdw8C8ului8AcP3uNeLhC5"
+    "3w4+xo6agWBhzrGQRd2qwEqvL/vo6Jilpa365QE8vrh/qHVgUulfmK5Li7ewSHWLCiAWo2WmvxbRwNy5UzNS20WDINJK1"
+    "BJQTLtsFradXMepMV5crMTryEuAOkUx0/v82XyxCNqDyhZQIWL7FB8qqJdV2w+d7MP5WuTqjDzE3lNrc6SxmAM1mWLnJX"
+    "12aRJqaffwWBUQAsqlMDIlmhtLserS733+RYZJGRESq0Z03poxFPHNnyNKyyEmYIILNNIqobAKI8t7mX5IAy4q05ssmJu"
+    "si/r5wY54wWlAtqf6XvqQlucanPjdl/C1z95eaB+duwpELBIi4FLzPlwSwlt7wNgvtr0Eui5bEM5sDemcLBYFeLuLpBVu"
+    "85Pv2pY9+8mGCuCDwz5o0URfxQPXNX5ufM6LXjcnhApkZXBLKJRCqETL2p78g/uQnX1ha/PWrl0Fr0Pom+QIUadA/eNr6"
+    "otf6B9M+IYAtUbZYFwCWsxEFZKnX+i4Huz6HLMidWUbnLOp/Mo+rKSmQQtwyXUsLIUwpdD/+T5vEfWBxMq3aQ8/zwxMYC"
+    "GgJvQ+NuSQjoVmReHgdnJWb4XyVCYwuSy/2deUqvPHiHlXpgUX5vTK/jL0kPDnzEpT4/gi8qx0wm2irLMzi69abaKnKkG"
+    "pVYci8rT0y9YOf6AJ1fZWjRtY7jysv8e/ush72IRO1zkiPCBLFuzCKWVswnmx8XXGYzD3brE+Q86SjCehGo69+7pX0gt+"
+    "jljrhkr4LAQr7AlvvXOm3EGEYl/646rTL9sQ3IChC3dDwnIbe4x75PWrlFcnsnpeqKWBbyIPxdBJ69fXdXd/vLL3U3/iq"
+    "QEfCN1G16CEOjW/VPDa1VRqepL6/kY9G4bjX62W9qyhdxaXnT0gxT2leAfukBxDt7ydo4aSPSSkqj0BXUEe42S4/8odFX"
+    "K2KbH12G1QKNqkg6pUp0QGvr575StxTemmcnVeL7rPNxmLAsoEBcU828xUayqShUt7ONyFji4rCUjekkrDqZaOqBwVg3J"
+    "8Egyd9VYRvw5O3PYlW9bxf6W3q66+dNFZ96gjNTkw9rqK0Z/m+r6b0ZUtGYBn0vLfq1xqR0ziU4pdxeIK/Guy/0tyZoaM"
+    "TwVvuC33zKk4JmQiw9F07EUvvrZ7UbuFRv6hHkw3hmwY4d5yVOEI+b6/qpXlZ3d1N9XD9/f1pb5WVUBg8+VzffAlrgVSS"
+    "6NaLOgNuMPX6hApD6f+cF8vXWfVcKhHYfLUyK8hrDHn8liddYWxqEf6YEcCwuDNCdHWt4UBd/cZrrlc9iF9ppZlFs79/5"
+    "v3Ki5FKpFlfUYVfHdj76pYR8LoGU0rQuWbg8ApK46r1NuwP3x5Tt4dvOx2DL7+G9kujFS/aBY2Mbsdvqe9BNJzTRfgr1Y"
+    "HhutUfRcGv6naM0kk3fBV7lXrrb4BC095yVS40UBMD1FszVNuzt9QpgmrQqE9Im83MO2ayTgb7+9w7plaj6dg86A4mPdO"
+    "+nZ/zUBA+nwdzFUdFehtMNdorQE1QyYLegDIafWDLTevROtuUH4I2gbU9USy5PNR7BSUsGKgIvljqNDSI/vbkvIdH+/ue"
+    "XIRv1XkvqsJf/Y1DyN6CkE39U4/QVY/DV4K1PuJGWi/DghrgLvgPTN+p97ImTi87eiKwPPVSpunTgPmRFqaR3AV+BFMCr"
+    "S2lZc/EVq/C1o/7+z/KGrs3Hl0u",
+    "o/pRuqy2m6fq1M27O5cemBn1R+fMyGrqdU4USVUqMxhZ1uPii3maEwTiHpuLunEPU+qrAThSxnNoSVlEpEzTvoTX5es0j"
+    "6qjp7Jey8e5XtTfRd8RfQ/P9bTKB76nXpz7tv009M7VqQ/yDUZ3qs7pdXCzrMe4pSnzwGEtUl+P4mWoK45PJ+pHPaQk8z"
+    "CxArWyO3Ant+Y03ktdo+/ThIc/Npfr7573KKa+vu3ornZ19Se6ZX1/d0cg6hOchimh50uNZ0KkiJ6+BEVP4w69JE/GL+N"
+    "Jl+jp419pdRL/24uIvmmESDQmTUMXoj1YWQgegqdqHk41UASJV4TEkWEroIJTy1AEUuedU+DrdbjQzd9iStark7C/v786"
+    "Lvf3U2+l5jWQTmsgrToDgOf02AL2XJV0T5BKabKm9BLP25TbJzJ9vrHNnNNCOj+m4e3v6/6dT47DS+Jow/Ma0qcgbhGhh"
+    "HpZD+ScFtUpoffLk9X+/q33krjeOOvlc3owqTtXl8kIF53wVC1OrulFdMb0jOCs4XvrOfhRgRQKehAbUokWMW7LEOvEFz"
+    "EtbmB+l1ZzddK/u9s7J642BmedBLrKuCJpbPSoJ6k5KqxK99WTAT2Dxx3V/CfhlX3JnwSPeLnUkuYZSTYCnTWpe/SM6La"
+    "CXB5Um/A9SZMXlfdeDZ7TkEtIFe7azEMq7xLJDFfhSd5dPamYoDz2UHxw0B08paGG73vTOE3LkGjCe4XR0jJNdBNPyuGP"
+    "lZep94TVeY0Uq7Acrrrd1kl/aKZusQNN19JIUGyUd61uZWGvziImDbePS0X/76zA93chqSOGjuntCc3u+FGPveDUYKLGt"
+    "yWR3xWtt8nEzxhq77CdGF6rrHcWnyfZ9zS/HmHCPWpxfkLIntFHpwQ7XtD0wcgjSnSrBirv4rJzC4FU2vX8zUVJUIgBAy"
+    "1Yhd8TtCqiyBDCvG1qTDNMSiiEVFZWxDJNKgAofqvtd954MhW0ak9C6QLwKT2mG6a5hLbumB71kuxia1xZLyqmJFtHpi1"
+    "1SLP0Wd1pNYup0/LqVP1O4slTpYd7oPR3ulnvMo5KUrHexzdYILr40K/b7Q4Gfi2Q8apZ5tfegQg+0zhJZSml+fmBfufJ"
+    "U9930WU+XB2H8mi46oRzX3eNIy7eeDSLGghH9Fm6a7P/S9sfvpF62I/WVVTe6T0z3ecbvCzq2l4Ygs/t77+pR455Ms99d"
+    "XCwVZD7NVe8sFwRvS7DcfeF6r6YOFJEzqaXHkw/pcH8iFEh1/wjCb9bXZ6RPJn38vySudeeFx1L3+/uohPdc7rsluNkcn"
+    "xIWhQuwoh4ej3j/DqRCc4m9KgHhyN67sy/szoKlfLqoPmV1/pB9zNaIVu3fX3b/SzAmiFWlmTx+5wk70JlndQfxgbbHT3"
+    "nKhOYKDvenHAUBIjISt6gN0MDVeKXsbpkGqBA4g3yJPSgwf2diei+10JAX2mCZEhQRESZSJIptQQkeRwp+n8nguCwCE8g"
+    "YS1Gb+QLvMPsLUiabv+yOugPDtu0TAtLZxbqmgjBonMNVjFnOT6iNYtfMyZskUCpLGBoLInBGkWBPlWMFxPCNdIrwdqpY"
+    "Px57OkX6ZE6OILK5qGaP/FJN1fjNuytbSqc+pMJ8cYvY8+MXXkAUlcA5j8ZxIf+8HUM8hIKPo8akAowG+DRirj1DzGx5X"
+    "bQanfmpi+L3q85MbU20RlfXypcq394Dq6/rYiv2AljMwcG2ax01VBy17x39K1EVii++UH7exH7I3hNjDDLd1AiXpVTotf"
+    "tkYfPqb2+H3jV/j7h1Pseu7Z6fqd63Bw+tDZoit/Et6NBHx5GRNHQPVq61IDa26ucHl43eshKOS+5yohReFWjX7bFH2kQ"
+    "ZZha6XEazrx2ot1s2kY9bqXHJLP8I/OmSr89Tkmymm6Iu1J9ca5pq3UVnYkjBGnyOTHpNtI3JVP29GirNjt4ptFZnLaDD"
+    "/WupjHKa+5Rb4cqGFgfrSuSKja9FmDO1ixxC9zamJQncSRbYGIO6X0gHe3t2a/E4npRWSbnBHK1lt6SbrYtSijX3KXDpx"
+    "TPUACzmMUTjY9nNJuBKSQ2eakDukS7fO+rf0IoWbPnZqDNP5bRjWj6HwG9U1oj9Chg3GD7HF0qwpzgqrQaZhTifcL28IT"
+    "AnSZthVkigLOtMZhv0AxJnONEFZNwvDcgJJnwUqCZjYVSi0luGp5MQf9oEKm1frSotVlyJeHN3DbdtYkr4HKVMhVoK9iZ"
+    "RgZ5RJrnMekelRB5p8fZ6PvYI0KQqkMgbbutMH3UvyDtEF/E2E/6ow8t79H6a31PMgZpv7Q4mUgkJBx7oFfPvnhJOANPb"
+    "rGd0s15m4hg/fyAimCGJfzRG+2qfY1FjjXlrI+bxvq4YpNINCXmRZLjDXXiMp8Ray0hPOIWhisoeVf8qGCrVRGewBQnDv"
+    "ozXy+ekVsWjK/ojm2WNApuaV4AWEIgqYXIK3wzK99XBKIrLxtf0EvSAaKSiur1xAvfh/CAVWxWamMx19y44F1xv2DXrPA"
+    "cdkLzWWPDO3h25MMfp3oj305o9d7djSd+TdeNHYzkoCxYepW2dNGSqPiWfn1j0QNMqDA3UKT5zGXRaEAGmYoqbE8HJdTi"
+    "4haDxzij6hTC36k0rgUV4rQykuuKdef/UA3qaC39v48xfXr01yRARZjPuzu6hD4TK55f0rcqNiPFzsx/X22r+NXtMiaAM"
+    "ZePQ97uSbLz9kgKCA1p4us6up26HowXppTQ4sxiD4SeJ790+jfjfvdF1J1POo+e9GiUlVf6o3abwFaE5d1du3/T7mRE6t"
+    "9xe97gCIw7IUHo7q6k6VimEU3ZdkO0jOwMgTTko7zz4ZMPnTQo+BfdOFsl6ew0IQWODeNnXn53R6Id8JEo3DKZXgTrC6L"
+    "OQZunra2YRpp6G8VfDqgne9HojDrd8WBsBWpT/4N2R66xToOo0+7sGMcySrKKGkzrcfQej3/55cmEB0Az1vawL3uR5deZ"
+    "37bTnoUxqJR9yQt+mXXuGiDwBQbqX3FohAjxh1Bta4xsT9SbMlwLUgbU5B4QBzZO+rK97AlmKtmdZ8JO5BJGULxijKKMp"
+    "XAmotVhFvtJn4H5J+o5eyQ3OyRHs/VBVJ2EVurAP9+9/U5baZP5rceiLPAJj5nE5ozoEVdXtPDO7Z3POwdTf5sgxHqcI5"
+    "Chez0lOmu6kxKhKkRxdxuZopHUT2jRClsW+r70ppoyEG2qn/VdK3lhrOTfgEHA4m7fYQOssbhHF7Ee4BpkzvTYkLmpVba"
+    "2x2u4Vk6fJx0lNo8U8UEEZZBMt60WtHI/hb57BgNWhT+XoAwM+GUEClj4bCz68MknH/TW0gfPmGcBHeJRUIXVmAldytLY"
+    "pKEkvMkMrdEjXC1p4WG5VrIkxWioFxonSZvGtCbaeuFQCX6xw8X1ZvGSJJB4BLWarjoDkkZ4GVNF+qF66MnZLcmIgUGpi"
+    "2SGXTBFCywYk65D/1jnwe9Ewd2jpFZ4yeBCEmROkQNFL8ZHZYgl4a2zHHXHNCj+DPVSoMJW6g1xOKLCAUsa+G9CoooFBM"
+    "NX4zx0SCKoPe4mz2NmpY585JUChf39XC6IJdgiT5eF15m5RMoIkp7zkLolH1CmaSyQDCJL3OOuixSWN3XbM6dnxDwAjrt"
+    "wcHxMBbV9JFcR7CO51aNprdNgx9Ek3OvT9wi242xCt53a8JbL1kL9JUavyiyyDIxim/7VekJJQnI1YrDp3hMuUi8F4tnG"
+    "D+piPU+/V8YoZz/xuoJgQxSKik3b2Yj5RaYRUHMDqSVYFwvWqRKZMs7jYK+/CeKNepSZ9mOWWLLw5HcAmMQSowLSXUnQJ"
+    "fqZ9fTbxDyIx+XjEvsk9GGAEL8O",
+    "cnxe7lClYyFSIu/kmgJsb8DmIpgxShUhAzjRBAg89FGGnVuaEJhjjTJDM5df9xBmMkqp39nsa6gn3jw8mfMig3qGp8TUu"
+    "oNhGqZaZqotqk0bXGsuxBWtJhmJNsR3RmktRgWpX4Q8kYWaY+SwIku3NHe4u/NsjQ+W1gAxWsy5iC8Slp9JBSI3SQ/sTi"
+    "QmZal60hSlAtmz1rUS2aCTO1EDLnzsK8u674TZCLvccudDV+sZQtCpLVuoEpN6W2hpTR3Ue845y8XDyCWoDua64xIaqiX"
+    "FtpDQaOeYoq0xMd2Jdo6lXmen9/ZwDCnMIbNbJjcWA9aQtAcSqCFBFrRIwqK3Wvqp0IpCdg+mYTEqmVIV7rrbxgFn0v2S"
+    "qc+cmB1DghQ1oeACg3mD7MfeXPs1NEQySCNGJJszvmw2tX5Gija2mERm4WVgFmGBnXxA0wjT24JA5PMU5TQagF4qiy1BW"
+    "Jg1S0HM395bJx4eKfsNfxjZjbakyU4fmP1M+8CamU/cL2t0+pzlP89Agv1DBBA/QZZ3aMe7HbTDW6nFDhGKSifQ2ww2iD"
+    "5m97tpTOZJin0BLfGv8NRRCvheEHEaWlGuAeSV8Q2R1tmXzieedMqTXG8M5F4Km+7KUCwCJZBmobxINr990cioPoGeqhK"
+    "Sb39EPqHNJD6pfGjBtEiy2RXdIJaLOuBs0Vs5CqBSsgWxNjvXtSy0gE+BNm3QFAYrPYm2sO2tMgLHObXZJil/pflZi3ez"
+    "24LOtjL+GOTGFr/VNlbY4xtubarBAunA9CUjLoMl5/kV2KzNrrLds3KkzpdGY+376tRXb0NiV6T9XdEDWW7rDR4Rb/iRO"
+    "PppN/xR1dh7rt4ysX5rGNnobdC0G71Vax7g55lpEGSaMPpHF6P9zZk0Rw9O1bTHMu5CrQjmBue3USfx595HsY8kL2eKV6"
+    "7jywXdsq8SiHsDF0gIP3fuWUvoNt9mZmu2uFyJGUuHelP43gI7e1Yu39+fiywINBJaM+2JvO1IwW93rFGDuaw+YVWO71E"
+    "agaIp5r+n9qGh+1jFZhESUfrJmFvuEb281m4MGhRbaEALei81072/n4qASR+qSAZ8Ag300RNYxesFUtTChpaZZIHouw3W"
+    "T8q0vuNN0SIuiSzrpkdTODlBiV1Io3PFljWqDCXAN8tNMwr9lpbSzBcZB223ZZURShYGJdV1yAalmr8S0AQNrbJmwaZQ0"
+    "7HHSIHDb/3JkPGZpltdYw/RFSCKWoBwwH9L4Cd942DiR+PbSS1C465LLOaafmmZ5DUf0Sik6iKq3J8A9aLxAf36f5LPYE"
+    "iazTh0IWK1zpjPGw8O+IHlQ1VmjQefl8Y+cFqKbeBdqZX/t64H5GnW9H+TERwfjMaT4CVcr4C3OfR3SLe+dnt8RytzPDG"
+    "Uvtfr2XqkSDRIPJdH4UlkUI/+p0hD0yqK4dxNUvWoJGjCIylXCyToUKxekNaI0NyTgTHNxdo096Yc52CV58iMSauqpNYL"
+    "sF2rnljNSKwVVUYvwItQOQMeBLR6sSkAvwHzqu4XbyJVmW9GiS+sN7UiwQASpc0669QE5Z1Vq2ssK0UK53dI+iJ9itRG6"
+    "GWDybgiPbd3HZW6pK9LMPgQglo6J/RlPIjOSo9f7vILfsA3VHcawRWg1AhOBbN8dVZRgRGT0V4cZ2gPOiTdQvE2Qqbsm8"
+    "aNIZF2UZ70h2W3W5NFg8vlhHcRV0uSCagDHewoUj8idAo39EM3GADu8Eu33Efc8wUVcB9RwBd4gXp4hxfoV8l7kNki7qt"
+    "RjzfauhD2naXVuwndNd2ANttqvFI35/sIJk6yVTw0DdklpgsAPvwK088JZjdDgZf2R41UIk4RfIYJ/5CSFAFtjhP8HXUH"
+    "waBB5CO2eXMjfkS9zVXeCeVVhxW9b5j9tbzntJLdG1dGk0A6rJeZ4bErGZYPXCVkfGE4qAdtrcpi2mBd9+5u/aC5B+dmz"
+    "EnjYgZHvxKqGvQ3Q7FlcwvgTqW1h2TWHlLW9pDM2kMEpYkk86+GMcYh+k4O04qjiQ/9XFAtJxiXwmj5ZWBV2ZP+oADLIu"
+    "NloQ122BauHD9jmTzweVrR/PGu9AGGbG63m8mvIbBJHB701Vdx+PR5TUJfbbkQoyMjeAPR92P+/hMpJGhloV23la/Gpco"
+    "n4SM+Vmc07h0edXqDp48z1RscPs4mwbj34rDL11RyQCWaKn2QpKOP1ujla8R0e4f+pvVonW/dY5/qsB8cPHsG25/t8Bel"
+    "WHYIX+LeWV7vy7xCr2TfFVqlLhW3Dbv56skGmqYKjw87+h5bhy8JET+vPFpUf3v2uNcfPO/2+odH29329Ih7T4+C3vOnf"
+    "idDZ01h/8WzAGlWUfZPmFVYbvAfHx71n7yNGwP5dgvycDNnTyrj85yAg1VFbA2QNHf+4ySGcxjoG2+RPvEqvWQH8J04y2"
+    "/iMtzh/vRVvFGwLI6txgmzoCyzEZHowCGeyTAhJF3mS88f1t71iXSjW2m6koYkvt7Q7Y3/uCRxTijI43KoZ4Y6Mi4mQug"
+    "SX70U56VEpaqgQWC7tOgMTkIa09ZynlNTTJ9qgxF7FEjzxwMIevPj/khqBbqy2WybMw7k8l1aM6T0zU/Cfq0JevLCeD6p"
+    "e38dpp1pN+H1QyNoej2x348U/QBvLdIZqeeYiVqeue4uIOQkcXcAabxpOdPQ8BO9aIWPF/T5lD5v95jjnpzqE8+GexGRw"
+    "WVFtBlmS48NfPlF3PTDwn7Qf4AD4YEyNbiDRLzNyAhpvKg5cYJCddcjDdjuAXxraQSHfqNxVxh4abULBRnISkAVCSmrbL"
+    "a/v6ev2MSTASPP0/wsSj9Pl4soTEa9g2fBoOFj9AU86DJfl3H/0Xjdva4XnRySgEPghZsVg1jVH0zYQOzOl2Rr2GqwQ+8"
+    "9dVsdYLSHPj681cUjOHifHDzd359B5BVwfx57mqFE3ee0/jpPuc0nB9sNDDS1XVoLMaycFc3nXkx0aX9/CTvxagkrsYVr"
+    "lm2b0cwKclyVsidJ7PPGscqFXvRuOtUTTQgeSwnm0sh/soJEgL05DsGLjumqIzPuyw6G7u53MaxAlr7H/jEioUZ57LoyE"
+    "cMLPjxav4FdCB4E954SgasH9TZr2uD/FY9j4+g3YQrGxM0qFDkJcArLgOOr0lvPH9ZE3kE1sKYKrGmoV/k4U9+B1tIDH1"
+    "5OEhUMzwfIXvuDET9lERPBkRKp2kZN4bdt5SVEBduddpAQXYFzw8HgoA1lsfOdHiKAkvhwEZBWiaEf8rYJd6DtfKx9nmc"
+    "xvUwCT1uqg8g6jTivJVkLo2vNkkKcLMq2DIUniFSjOC3jlh1mx4uwl91WLdLZEtKVY9Jbnfo0IvHlaasbU/qkNI0pxhBs"
+    "8TASVnLvdodevtaRuQi+z9xmavQyQEjn+/uVEF+jOroDSypUMeOhS3mP5WWnpgj57Z1D+9pFL/0q5sAgeCXCNlEBi1hOy"
+    "6RMZjMkimYzelu1f7n5YtBqdxreeXxZ/kZkWTfm60nWUl9lBcFKh3PZ9vlB21Sll3JH9rWOD4zChrCHFXzbVO0Zxr4ftR"
+    "QrhFpALVw2h8hyo4tu2DPNzANY/mO9+mnd6OUGr71Y/Y4tMaUf+sorhWF1B33tQUbUW2XsuvcBHl4o2qgWRwSwyxd/fRO"
+    "0PhC1gN7I8Wy7ffqcUesVz30MKyt1ObJFRMXRMCJtgWS0zEZkRTUUQK5AMUczr30Gp7akSuMg0l2UXz/4zZMrFmrWOcAd"
+    "AcPFu0w79q2XBYeFvOMMaNhb8zdbDUo0idZ7j0aZCe9Q3afYph++9mLZ1eIwP60xUxf38h7nNyDaRZ2/u0OXc9g6jM1Au"
+    "2WZcqYq/YOjdoD6PvMd3paS7Dm2",
+    "D8cHO1wgyy1KukU5hxWhTlUklx6CKL/Nr+PiZcStxMImCZjG8OG+2ohVBGtKrJbqSfAie7ckWtlptl0PH0smcFwcS2Nl0"
+    "dpQf3snsRq5vYAzhGwJoRP+iPT+2YzIZBA7ogSopmeeQNuUrrrCEwjpqK2j0oWwl0RQNEEkSQT5dXpIBvVSEnCF6Id8gr"
+    "UeWgj/9NwS1WZPrrZP6wBcj9R1RRdEE/MnorKxohJtPgQfkMsKY4NbXQPGxv5AVdm42WJX4JeP1mdEgZ/2/Q3ffwkPvOa"
+    "kf1c2/RlaHE7LHq9fgjZT51mO7U8CSBiZWCPrSv9eogqcIOiPVLVXPXYTfUukye949Stw8WyLuj+pO/Jr2cQ+PbvEwa1X"
+    "Tz3Da05WnG9gIBjJXpnj7QI7Sy3V2xhZLHd/GHH8T65XYFQHWHH8MU+9tjeb8BlrzcPiFCv1Ty49yrUXgKZLag+6IWy4z"
+    "DE4raLP4iNfhnv6qboFN8CV29iX5fYiNFRdy3TmVvPVUV0iW1gg8DABsAWHuFlVpN/Et3d3FfGuKtKXUQqnY5/5xpP/4V"
+    "mxfmyOC9Pou5L3/+VTAf/A2MB8J4ePsogO1ErJPtBIkdP2M7h1oAoJ3Fw1Q1US0926/fbdXek4TvsO/+KBcAtbNMhXxEr"
+    "AzGvhQTervQlwPC8T4y8lG1xj1+Jr1oVBLqpwb2D5RmmNrBB4NWk/j6svsEST7PxlikSmLOIbmWBc9qZc+lM3l1ANU/Bz"
+    "FxaG5WTjeN3+Fc/puMcXnXYjj1GdfUjnvELiyI9mtGornXh0Bm8hDBUmTl32/nYJmaN9ma/KuL0xVeF0HbhQqWTVs/6AR"
+    "QAsGVpQcWpD4zadj9q6lTa7WY5YUNAvKQkcUCxE5ETPSWEBlbdfFtdoMFv9RBFUpxeNzjR6oVyFFkxwKLhJnyIk3EMYCk"
+    "RPKdvAT8vAgRcadeksXRVBSSxaqyivsvCg77j2VVv2E6BjwzFEl7Fp3Vvz0VNONdyzaw9KhtVeqNvY33+XsXCsJUqlNRC"
+    "Lle/Z/FWGmbU5vKqdqr6NvfG4/Vp3klAHDAdOrScawmvkKIIoAmn9exEh3UpiYwx1WAtkYl2m1nx+tn7zHcvWbd4n0m9C"
+    "xlZrTrVjar2H/W+rGtsEt+q9ww3VK+W3rvfE21rnVvLEay+1+tTGxkc84xc1I861LVNI37oi9sgfI8XP7BqZmaSOwS4S6"
+    "DHl88AIQ65H1/db5HfsqJBnHOchm0dtIoLGn0n05IaSCazUE2uCoQVJxC219lNoOGyqIoxG33gJkj8svdT4Uwa2LVmGFz"
+    "tcOOp9HIZLJtpD+6Ese1pwsXn2FHJsxQl78VgtMSCiOmudF/G1atEqiYmqFFF20YNvsPlCUkcBfviPydbE6bR0NioOA4R"
+    "1qk5ppzhvE4i4Dhm8zC/57PoqJ6orzphvPBwFQxLPg43idHMkhKIiXV0Eozde7eIi2+bUjgNDmQ8DIHB+9IHFoxeSZk9a"
+    "p+/ctq6RtWpnbyXlCpIyrZYgxJx90eZaNKOO9JAJZghhKtEJKPUDA78P7xidOEVMGV0u07iEzRrVRqT34HsMOeiTUux32"
+    "pgsTstEt6Cym0BnHqtTfxn1tvzQ8fL7+uvogzLxOJwHK2o11VgDyp0qbG5VWMxQm8bmByW3Dtzb3y9OZB/KQpmNOUU3N8"
+    "KsbrwQuXbUdmaVhsOO35vWgjhBy/jL0Qxq+OVFo91/etpTSscBa7d3ahlQwBNkx0E9TqGBNG4mKqTNx2xK5i/zAtLCmU9"
+    "NV9X2l6jI+cI0X6Wcdad1FtNKumaJ/oOvXHM6LM91K2+zFKFOX8UbZP3Usw4pJqAVKcksW04yS2MlMTkw0XhWq8fObsUO"
+    "//M1JiPIFPpSBhX/BhWIk8aBoLy766um8DiXFL7s/AzxIyAsdFJ5tozpRidfpdlyU39uhrmxqoWe63+UP0RAtVwvxGvv/"
+    "O7unHEca3RDwgKyEXFL35bs5KsljvBrfcvBMCRg5SlfkoTVkKHaCB/ldIcNcxO0cVbT+FVO+92uVTwqW0osFDxRdJQUSD"
+    "MuJYstJDnOHM+SStHLlzGJvK+JcJO0QGLNBhFVOv17W334nCa6xYm2eZ1K1jJCg1fZhiY0gVsrAr0y9INaJpksaJdxVEx"
+    "pQMyThT+Ac0lhc5BSyi23O7mIjVsKOrfNnSUdP1epbPDBk2QaVqzQnIcnv3nnNENgvlX+7+XSvNxBqU1HoQ0hPJ/hubr1"
+    "2ENqHv5LvBt02Dk1taud7UYMRT417azCtRGrgvbX+qqtWKZq/4P51xkCAtmZd6MWoet7sPLrkazG55NGV3NXSGt6UqyBa"
+    "UZeU2t6M9irC+gWPdMdvMZMIUO+ZGLmcLmFY2GnautrY2yxWL9XY73a6vFWvP5ifDrBFvHnVVUkZ6sKyg7mmpSasgQodC"
+    "DOXrOHMPSYgqgcW8hO7u68Gsx9X72Dkz3qKVsMJS3fUr2q7X5N/2S/zmWN25GjY/P7SQn+TFOn3I7uJDVz3jPJv8M9Z6y"
+    "nE4W8JFVK6GhrjD68l5yBiPYiToJMkbTg/hVT9Y3mkhx0ajtqhWyYUGAlobXxHmsl31ZAGytIRQ1TT75Dij3pj76HL0zs"
+    "g5iaTG6agPbawYfvdNfqWdNd7H1QO2iLzemxHYsqFBHJ+IX4yruIZnApUxP3c7WmiWfpy8SD6ihRPsWA77bQfervKJzT0"
+    "lCpJquGMpumJF20pd4ENHY92lyTLkwaEslQr6CxfwtmncWFp3dWeChtXsV2oAaTOJSMK0C05guP0zCYhfj7lhx/5cF71w"
+    "R0EWGZJdOq5GigHifdlsCgMvyJ3UIkI90ZXSMzFonzSXiyx5uA2NbNZnXWqEQwgQpkj1iecb6r+lEe1Ndn1A/9CRtjWPu"
+    "AI7AC4bf3DKfWsQfxD2wzshH+kuotsYbVsBBLYxIU4sG5lRHp9RZsTjNvHE/EqSFrhqFaK0kZsoyRIRDoHhQl6JjVOQMA"
+    "luV83k81Q3vtwUqi0U27tAjN4ckqee34snPR18r4Zay99YKxpaDt2u1RxwfaG8ersT2RMJixTln7Z19TjpvhBF6B1ALn4"
+    "3VjEG1YIqrX/tIT8SfENyXr8cc+ar4kjvMTJYoCvWuSyu/84JbPLL0HX3R6S9K7Wh28bb9QaSmYvrFR32YhOqxjk9SXJC"
+    "UScxaBj8oCHWwmCKO+wmatCZOlSc043QeiY9mGGh/rBCC9N5//dPru89evTr/+7v2rr179QM/+NiA06I/i4LvoO/XzVkM"
+    "2HFcM+vXGf7bDl0vBCMrCBWG5LhPXFC4Ux7LxfyreIEnUlRexpRPR/rS2k9nE2VDirV7WvE3Msn4fGyjxOCFOahRpvfdv"
+    "3VhQUYlPhc2i4P1MWrqODGb33jq89X/coFgSkFCzDt5dhXCgGkcTdOirOhqcJAXnDk5qP9N6BxejG760FMO3Fk/sXEx9m"
+    "HU58ZNamwhA/l5pwgZtnoGFdmSb+sOF9Ek2RuDrbwvY0bxuapXBmjJD1CEjTzDfwFW4Dq6LlH2VfdL9xrPvMt5b2a6iW9"
+    "VbnQRgHir85x1/VJkg6yAEOh4ZJc4G9TubP6mEUUTaEd3PPSBFqql62gzsSE1gR92kjqu/996VV4wv6vmGg7ObmSYywEo"
+    "M3IsNPOwrf+trhXWvq5+Mp2o+4XgjboOQMYF3cWog5Gfj6UTHH6U9noHRB08/bDHKSYKNTCKxuAeiZ0cbtpSQtnqJE7Jn"
+    "/odg15uoqNgYgFwLkW4hmW2/7G+5/WpBIq7UGqsqiI0OCR9tTcXjKpSH4zqKwlE1N4QeIBB7P3t12D1hyx6tDB2bzv7h3"
+    "s/igmPWmt0a5Dh1X722vjAkFXwH",
+    "UoKNdU4WUL9WE5sf7gWVNdon/t/oD5dFHH+pakNsBAfL0ThXpc3J+gVJTrDT1GSng0wwzli2I+3zu7tvM3dDaYc6/zM8B"
+    "3RkQsR3LJkkIQ3jir0ngKV4xZoCWUjhkLPRz+wjSGydN/GYWbRHmiBXPU4/vWfpu1gZE6r4LXLY7ZlwoUfrZNMaA1EmH4"
+    "IkyHUU0N0dtymda49y+QRLQFEjUOgDXkUOY5K7sZn5aB1bewD1picHkNY1NPb8p6yDVNnUoyNV7bQ9Yk9ZCJyVk+tCwQm"
+    "5zm9bO9nzzr6ZnF9WB4MX/Vb7AbQm3TBTstlY1i2Q8mYJPeITXF+F1jHd6JgpHeqpzookngd5x7Ou789G9tNmwx5swoTn"
+    "2nrEZUWRkAeqxOiiNNB5Xrg3+hkkal/9yitJPDOTUjJTIhWKjlgTkjjS93IbOM91RJv6oXKzAWp8+RVLKojHl/G4mowRa"
+    "v7lA18zpFRyrFQVal00noiPoPqaG+DUH3d3a72NK6lHhDJEzY5oXPlSL27szZz0g2YHfpDtWF99I4hDq7X59n9K72s0QA"
+    "+Cm7r6P5zqnmweEMCr+DKo9AxmNrbexlEPTE7qe2H4bCMN+m5k478dv0a9ssfQnqJJyDCl1RyNDyeqCKEiiFe1SsNx4UR"
+    "QQZwqdodOfeUP69kicpnSHJE4gbbs9EpSByu/6FhBdV5z2FMSrIQ93939o5Qa2OwTgeDUV6cOZy/Vbc2oX6of0cypTrxc"
+    "TsY/TjrhS8LKaDyAKcI86U/oPjR3A77jpKmI1mnWO2jUO9D1Tk0chBPHfM6xy9uBd99gA7vCXmMdo4l9txXpGNglvA4rl"
+    "3jVsZXBSt2GdYLsQyEgp+HJ6egr73p8OvED7sp5SG/IqoTz5etK4jNFg/SH5zQPt3Z8CxsqNfUWynRkgI6seoxjNBerZk"
+    "A290jH3VNrlTUmtcWpQMJKTZ0QecOcOTlVLzEn6fjlpBue2k3OeegsiP19Wg4I3EG09xx9a+oN6uO346+8eSMUDSiKska"
+    "MmY+UT4ySiPlKTczXlIQs/BvjCb8JHBjhOeA7cbjiV38q0MM3IRZYucozIRu4a8be1kp3I0prOwCiwWwkGCGTPL1Comk6"
+    "DjjIghfF/+TyC0H+0KZyGhoJMZmYYCJYuEfcXMDCg2E/iX58qHRu+VD/irJjfLr5RlKFTTuRXiDpZDzn0CyzOnS4kCK9Z"
+    "mNzyb9hagzOG2v9SyW1E3G91qpJN67XIRGnZWxq1V6mmnZiI6GQdqX/GD5H1RjMJbI4UAcTYVtVeLLkWD/IdTV5/O0jUf"
+    "4vYaNQFUd7p5UnautaAmyuTLp4f8NKrC2uTLGNc9uLRHxD/qOKPcJFNJHG62UjJhWi1yVRa6h9+bgAaAkHJcu3RZCtfPv"
+    "IJ9At5AwDmnA9amOp0enh7u6WSIoz9bv0myBGATFI2hnuuJAteQmHMrP2H4buz8xDa+32HPYyMIDTyPXz/rHUAIoZHtXG"
+    "hSmP1HhBT3F2w5U3ddrk/YPSZJkTvKNqpF9PdXxjitfGEvBtchqINUzP75wYaEa4KOuNi1bhycpi/nR/f2XiZonxzSfjp"
+    "xP/Xl6i0m/y9WnT6HR3l9u9ual4WcJ/blrqfm4+7GhxK72Da4wnodCnnjeEDGnpvnzB5bT6/N29INGPmmz9/dFaRtefbP"
+    "7e1KN29W1tSPONHqqNDzXoI0kQVh3w9MX9HAAIr7dLc979iprZdhPwT/rWtdjtcX0+YNma5bLjbbe2+Xg5NPTB30R6y45"
+    "mLtLuD3WDcpoS0Kc1S+bzuAgAA/PK5u/Y+L+WokoXBVZlvaSFx6e/Feawn9EHZBYd+EjUfQB9MPUO66+1CcqEgkofDEav"
+    "AQWxy6fd3eumTXttZkIF0loULhgkK/WGT5SKr/kcryhrWYdlAc91kWfnrevotsX74aNdU7i0IGdTH/Pxh0C+5DOWeJeag"
+    "HJ2C/cCzqOMrfEdzWw+ijNf8Sp2clOwTud3b7xfDRrvwqOFrseZGR7oKDcoJoL5xpyJpDfL7Q67HDJETcHDBGSb5gMRCh"
+    "/shkVumOw/Szhu1Xyd7oW0N51ukvDkikgiZxTQO/bEKUlUFlKtvcVJBUhkdGy+lmfmWJpIP7R79n7NkpvOwo0OFCGSbMA"
+    "bWBJDmu8P7cesGGdLjsO+6yyQOKRA3hZXEsToZ9ukQBUnu19+tC425vU/D3B1b9ikRGIwcuTCYOenyntuKI7zCTDywqvb"
+    "8P2Pepz4m5x3KhifQCjqL+rPsG9Hje/5piVGNyEQ7OvsOvuKxc0Y1k6TWVBs2GwHFzlrAvTvWfUgMNaPf6b+24kzZjxY2"
+    "nBnWqYKhQugM3ppY46Uc41rgbGdcQyKYzgDQO1sOfTeYJ5Jr8SabyNdKVDd8mFFywAJH83BZ0f9B43LF+xGPKNpbtNPq9"
+    "3hW4W3FwRgvEqPaKW1O24ZVfhPpWkzXMTvGbBsl00eVM7nmjlBGZLSdaO+l+Q+sQ5vanPad1KAfqoPFTDpYL/h1J3s3h4"
+    "/qeoxtbsInZGQKN1uLdD8vC3Q1LTildiDSpJILF3Iw5OvPO1aSGqo30yBm5pTjXnnctz+VhJNfi8bLJ/XWysiZUv2s7Uj"
+    "wiMzAg4O6EbNzLqyd1q14VWKq1lbIU17MTJ5uYNi9A6C3/cZh4i1TFwY9lMvOZ4KBrNo9MaLnGTe2lJ00GqrhA3DbxC2Y"
+    "B8jUzGhbDH6qaSm8SLoXC3vv6rC8Z/bSfo9C+/LjQCllqPHr6pxNpn43a+MwG1KVFrZuD7EPRppv3bCJ5H/90wbWlyZ/7"
+    "9be5Ep0IOoP1eGZ0IoE9Qy+1rvjaOYM1X64YT6gqOnEHs2av+DKIlzrqfecDenRrIJvdcOSpg1s5HzDV67fFAlIrZb7F/"
+    "HJOrRugR+wx8SJ5yxL2R7I34Eb+rwvVK7xT3UImaR5Gev4gPBICDrZUdS8968zlUzNxIySaZUlURkk1nQaN60qkl/mBOY"
+    "SI0iPBibnK86vdaWhK5tHDIrEOkTnIGgt3uZexaGPUb26IcEyYyN3CAKp/km/U6hQM2DqVlfYuF9bw7VLI2jmACpYJaGz"
+    "LFs6ri7k+Q56qDfl5CX7zNolCk1CgqRivYKN0iSxmy8HuajZ2zD/yJ9BvucHAypOBiSSOJE/RQbvDFrjNd3fVfjji6a1D"
+    "gZ59t6KEauVthmnNod1gXhe0UClKjIK9a9oVc16hqPZamcIKqbtIYtJwzrtkyvieuwSftWwcBv0gh0TVo2nqtoK180u63"
+    "hjIm2+rDlZKLzq8MNdmgknPG4uu+hVdUeWtpXnPXDqT7KSjzD2QAlJ4fxpUYrbSLVL+gJnjoTzA7gVVTVjuhU91/leCpq"
+    "4WQyIcUy937CcT6kNyO1zTQUJAOvMq3/o/IEkpyz0e/QxzSatD4eeDm1XqugkBt/m3bDpZ74AZ/qyyHpx0f9/micgkkUE"
+    "z7cC1lmVelpjtHnQ6LQ4cGEyJ3b4QFM8VRReMrAVjyYqINGxQNdseY6CvHxhAXGfd14atMcEmMXF/afjA0+6wwmoywg/Z"
+    "IQBeKWiwVwWU1Um2UWuKvOEnFWlRYJGRwZvMrN0TutOHzltbGHsoIHJEIeflvFxe07dtYgCavd4zMvkXyIXQeYVZSb8Ev"
+    "C/fUGuGm8dcLabUfwGUYAQpkvpdhX+kJ8zmLjNreXKepBFl21/eanCUje38eLIp6H7U91Dyd/r33o2MZQxIhe8WiR7Znz"
+    "pYa2uSVJGzFhBYEpaqs1mgpsUxvV/o/r2+rfSwC4bS7IadmHv5VextJ2yX9XtSfpVnUHCniRZGP6a1ax42o6jOqdzS/hQ"
+    "3d3x79hJJRbvy9aTsHWN05/Zde2",
+    "hNKuxA/y3iJf2UWOgy3FSZKbX6mUnRxrQkj366g2ionaiJM+/oz/HpIEfqldAOGAhuv9faKt+RiXEy4gwcH7EuJK6tW7E"
+    "vBHyhTJbWoe/kgwgB3doIo5om/0RUaS2RRWfGlCLJnwMcIaIPR/jSgpiKus4RBjgo17A3sGHOzrwpLYdeuDkjDg/8rn2G"
+    "vRRJvL6QgRcbRL8XUz4NWxtytHLvdosd1l+Z3WGFtPQPkX9ydhYSeBKNgKJ3KV/yENwmuP2pxHnp3qqRck+H7pb7nk/ea"
+    "1311HS5m6KQ2e80gRNKlpeoUev0zzMrbP7Z47GtRw3N/XF8Yf6w/d/gqfXZUbsaNTHfjYZGdfqi1ZXT3gKvCANwARHaJG"
+    "msEXNkOxh5fQKMhipbZNvyaV2298FiZfN7KKvr6X+2ImoucQyYz3LnvaW5SYVuUVQK7s7g4HhGWefSZKdeW4luoQRNPbL"
+    "IcY/F9oVVDi3pMoV87jgp0KOC6IegvBqOol7CUnZ7O3Rz9kwc+uAfcHHYn9WkeUOhSZxoYo86+zKv8xia8b8dsg4q8806"
+    "pvCCoVaT20LtsbqAZqOM4HW6wAc0lEiWiq2w4OJUFgHnCMysuY3iCS2eNSkBElL5gHVF8CtUgRWP+3YvcFBoQFzQ8Zny0"
+    "ppeIsSZIeNRTzNpeh6+o15yuqnW51SLpoBuisRMfoU5LbMl8yCDNN5/H9bevYH8XYe77iXQySbWpvtZzRl+SdvR2vrDfq"
+    "Bq+cx2xsIMpwRRr5Q45zbuaT8CAevDBbMEvZIuccnur3eiM6Pq5GVRCfZMTmY/VNvU9jZHJJzZV1lh7H7vIhT/FD1ayCl"
+    "ildv6mNnQnamUjwewMYadoe+4F5uFd78xHdIj2vurs7eNq3WQPhi+PFCNLUO6mOzv9k/Mtq9rzf79LP2Xw+keMfOiaHAS"
+    "JpnKo3qHgzmE+enKssPJGucPqplzqtlvfiYHDUybbSbDW+d/PZnBp5Mf9l1T8aTPGhPsd+9ef80edd/uGioyO+OXrxy2o"
+    "ez+n5fD5/0eWfM/SBuvn69esvG6kpstimDbvv7mhE9TMvrsM8r0TfXXqZcwpHZnyDtBMyOyUhOTQMtBquT/sjE8TefYpj"
+    "nzkMBGOEYYgznevtTW7BnGZSjY76SHLkRcc40MXAumMD4tGY33nYnQlmH70nlYVH8WCgIijpX9BK+ybB3zf89yv++57/f"
+    "s9/X9FfR8uCgYjTlmgfIQ0dY9dgT83jvlMKyxAJ9119iG2lMz4Mq+Mj9ki1vgBIKaSqzsAf+lWnw5V1TjmdQejJVlX/MY"
+    "7esuYu7M1SeZ/kaW7by+ieELfT8VX2hC47bZLFoxxHX2o9me1fdnE4J7x84Y1C75fZ+nBDjH6098vM94E6CmlnzD6s5F0"
+    "2NqLYyQ3USTOMN0jZXSWPm2+0g6+RWaFtbCP/NMteF5O+0GHwDlikgDj/jWzSWjud+ke1uxdsphMj3k28u4oL0cc4yY1A"
+    "Q1/9m2O3W8V/aZLpta5dIlWoTXBeeUywH+kzB5HX7/siniYlfcg7JAHQ6Q8Rtk4ujaNjhp4ReNqtjOAgj168ePGs33ee4"
+    "jw6xXrks0al+Fmz0hFVurQ1BkTHt1p5QRXKdr3IG8hHj2tcO/6MaM+okX7rqI/Ju0xgr83+dgSYlpjqRqVDUk591OPQUO"
+    "fJ3/CkbqPtZJaoaRNOoTsJ/5PVCTOk10noNBVRK51B3H0B25KT0ix5fNRXdrmMk5PwqK85m7yY6M8v2ir5G54lMgp0R9G"
+    "KInDt7xc2D6M+KJEP13zRNcdrDvpe5Xfl8331gsdatj/iZIlTl9qyHll74BN3Mf2j8UCmfRLooiMqcmbalr9AuZ5c0vjN"
+    "PMKq43ay0ccnmdtLDRSa5cy3A8yJnDonbzqnkzD9yo7LoZNzo1OenAyG8TifnFSjMsyDLMw7g83W9sErrMlZPl1BeIePy"
+    "yuR47+4/Rop0kj6MsRAC9/0rEg4jU6t0ImWBTHhXgwOuucIBjNJuWAMtQJgnTTVg7KCIwJNb6ZFHFWx7hApXWBcyB9U8m"
+    "kvfJjdd0jHUtanEkTIWMs3xQqqPs6i536PKjki0fNJ0rp3Dmhra3CJ72u2mxLbNb1vj0hwzNV6XEwCUi+CdE9vAuVNPRb"
+    "ONfWpQ9GSTQXsDuQcw3B3h8715Qemdjcf12sLpoaISvVwAMb9Bg0WG476Wy34QR9dVRWSO2xbCzlA1DwUMZxN9Yrm/Z2d"
+    "d63C2dRWOWjxRnkkn73x+SS1b5hr6S2RaFrJhkh8b4nxNsiYUXYiDbPBTLdbbsy2R2W3PTJWXt/GIXHXn+PaV8tu+Rq+8"
+    "HOsz3kz9PPnWJ/uNnQdvZB9h55Yv3nN0/tOIub+sDw2MuewJFatqW5yuUq97H8auVdLXw2OPvvss6PBC//k5KQ/JCWT6m"
+    "R0PXjGJf7f3sZbjb/lNG064aR8wMs6n3HNuvNyVF1W+74nrBLavK46g2u733v6vNVHIldiw/3e80PcPH/WxjZDXOdxrUH"
+    "2j6whm8eyjrBeOWdRe7GKWWCWZCzUje8L0oGL6tZrd7t4qJAo1qSIpZo11v67aor9HMSF7LzNT0g5sCyQzohZ2BwpBeNf"
+    "3WTmKJGWMJgLTRrq9lUFTZMD//2hgAiZeGj1RElWEk5RAbY79txCiQ+EK5dbmsppyrvr7u9zcqw38SyJvLa3LGLSzsvuN"
+    "E/zoltOF9StoIWP+W1fDgmIyy0Pw3Gbj+XGPlqUxch6kmS85cJG1zayuGI/okiw1SY5QukCOUJxbGVU8AGXeY6nYpmdwG"
+    "NRMuigG+GHq6jwut1H64zmXz0aZ5OQVsRLUryJRs04+yiIOFcmWGHvAMc3D1S394x4EP0ZWK/FnWinEY5Rzeqjmf+4Nzh"
+    "AUUby5+BZPzjs0/d9ZU5v35Xt9y2y/YpmmeS88aXhZLccMfQilnP8MowZSjwHsMdZdBrNZva6XJ0BMngjzy/NttUpnwJt"
+    "76QNmpXpBScMQnbNryr1RaXUV5kqcpXmakr/ZWpO/+VqBW9NbYF1uNki3w4O1TpFiZM1M3FbN2SwofODz/WJn/WtsdXjN"
+    "7Ay7NGAI30fZJUQzzkp6JVNhjYn+pXJDgmxkD2kwSu1nx0c5/IOKYNzjkY1NsjjZ4gwmWOfYY49BLYY9PW/+fhwwk6k9X"
+    "MUqUjaeUrtsNFS1Ltn/sQ9rnweDobzY3uq9ZzImmR+F7e1k5AuugNc4uhuG1BhnB7FIrxkMzNOHllwxeEZCQAXRjUKTet"
+    "qGq6zIKU5KnHaKIE55+iABFnUici/TvOoOnoqtpXUV3ysDB58nVXPbWm1wPG/pvzwwD7Q8ZP3H+hzpnZ8QaI1dz5B6Oj9"
+    "pvicoHulJQks0Xkc0OyV4syok2fMsRmmBRJ+8tnECX7UJcE51vNY35mzY2RyiMEdpzwrGldXmJCJWoTFeEXTPRlO+Sx2K"
+    "gv1LKgpIx9KkMX+Kk9mrf7IQT+85wcLnFvDoETNFbBmqh0OUXBB1Q6J2WudrzsIcK/0EY/mc8/4c4CVNHI04dNwzuXuM9"
+    "wxiE395xPrDTat2c+reDvjHQ+gmrgK+Vc4MRG/mfwW+ch4J1eTACVf6BppPuo6j/rOaX25c8LsjVfvyGQwvWUMydOsPrH"
+    "WUFESuRhHTQWa8OhyGZzpV/jOnscK65MhT6eybyoIeGFCOoybvHjSSXmc0YI61b542hHTxG16W0Iu4jmkyikvNCQ0842U"
+    "Bo9y7D2X6or0Do5R9BtJ/KXP3ZJ/HMvVMr+fG5oT6ZUcSJWN5A3kgRw86UvatSxalou83t+7Dk+uudZxjg2tyB6Gh9ONa"
+    "bEjHBw5rnR5B4mu3GZMdXyuQLRU",
+    "xgHknYxPxZyGu1bqfFfp0Nm1MkdhjW87g0ko/SMKyXfw87N+tix4MrPw/cZM6ZOsVmFKXHbBJ6ix762bfmuKrcAYGznUN"
+    "l0u7CrGoSXZ8LrbbZGgaaB7G5ZmtV1PkJdSlueI1kKprnHYzi2xhVW3q7hhDfvriW5cOQdwLLq3zoGrLfoYvTklXScES6"
+    "CfhU+iejBVV8FczWFWZPCSJuQcErB1jiV01B5JZZzc1+RW8q1FsQUZQTICnrC3QhbT2kOa/bo2Lc8rkl0C+el4/Esw70q"
+    "B/9irkG4Yl5z9zTxECRK/1Z07z7fpw3RVXMWqDJ1zfmI9JZzxC9YJNymsHPg3GE6PM9u/4RQiPPVlOjnBTz6BdhpO6+3b"
+    "uu5IKgQ0/YljCeGz2CrrE0mY/buXKCIPnQc6pj15+bBJUnxiiKphYX1tLqQ5Q4ZsiOlx8bj34sWL/f3UhGIKQUo1ZSkU8"
+    "iRlwd5gEzidtlQL7mrNmtFJKG1utlJD/NYIwL8xWxoliGAyI1pV9hC+jj2gDEy87MmlJX+ys0pC+Rk/q3DgnfFA4jBKp9"
+    "zWFnYr4YiKiSB/yZLDtIqCKw8rhq4M+eQsbajmnG0lwgSqGiAaseDCMwvu1D6CvsEP3OClYpVlxJ65XF8Tk0NKcDBqpLS"
+    "9yiVhZ/mQiChH+vbNMb0beyQUiHntrghQQqP2tw/hqcyBuhmTpBrGkYPPSZgPk/39CBauYaKrJqaqj4wlcIOjp0HUGQzL"
+    "3moZcmXxyS1HeSCygTm5J0SVUYTgRs7SXNosvuwLW7onFUo3t4RBOa7KHAOR6xBPJF2O01koUG7EA0tR5xtPzviRfJCob"
+    "E9B54DQipD3awSU12h6u0USbjht+zKaJtUt58zUwM4Y2AUB256LxmE8fGpoczOvsOEWI3sZ2Ncm9SGTHj7WPBF890eSRo"
+    "yanGfbHxbHhq8SVyiIBkH8MZy28DmJC0es60qaSxQTRbN7vvOJnA4+sATjxoaK6755W2kr1pKENuVjq22n9Qou6tMEtW9"
+    "Xq90x6eDwmK8g9RJZC/jIPQ5EUWW+KmilFcrMBC9EPmLVHmymdCqzqFluk+VOe+xCHurDW83zUe5N6wl2p2WqM5lm4hvD"
+    "R/7KM3je6ktCedK6aq8apz/THquf4TdeA2q1S6buUf3yvH75OvJF4C0ZA/nM0T/56lSYWMhi11TJ1KY8kxgToVdIfG9K1"
+    "wIxKrXBm7/pSDsjtzSXoZgPlxzzaDlitxZaJCems+ebNxPcalTMdgl4Tvy8DobXsnEkYhWjkEl5bxbiOw7AbIbfs2Ovm6"
+    "6/P4yOK1oREa0IMTThJO4wnObIa+LcZyMdoiIfrkQyiiYqzy+DZk1D+828opbwwUrrBxER58ZLq9yeHFwJoiONvg0I2P6"
+    "m+KLYihuw9cuouChJ9oodRYCz+DrHoAm4usm2EH7RmAvt8IKQgKAR97fD+YV1SmZRsT4glwj2sNKzGcLiYWa2roDzNcwU"
+    "h9CO6lt+xl40oetRY3e05nzcRn1SMc31yRz8UQ6qy4GBfFBBB78D1wcfmszMld0kMzmxG8uZK0siR/aSYV4/6A5It1PSD"
+    "dNpdEIrNipTfH6PXiMhcYwK9nHC9orHlnLx5/p2nlSkKssRQVU9H1f3RE8Nw9JdHawgmePSJcSTTwZlHAOvHU9xUjrfGq"
+    "dnMPPaG4PGKXrZOHNGliMPcKrHw67A9sQu5w2tkBntacT5IhhPUaz9LtC/AtYW0r66iZmJAodyJcfFk0F/1A+SbvHkGWl"
+    "2J6zGkHj4bMRXgf1q1OEaXOpPgrG+NLvg13k4OHAOfbvJd2dz0vu5Ykwnfisx2jpdhMllF0gcd6l0Voh8svHvn1boYKAT"
+    "/pPLwYFykAu2GS4EF23Ckj1PYyWO7No+GCwK13gzoCVMg8eLBofVqoxnELOHGQvCfLoJX/FuO2rhtNFoh6hkty50ulpXZ"
+    "MoBxG7EUEWGtGxWhmWd6iTXNeoFVCPoyskUo2VGJNSCDS+2sW71mRkR5B5r8y34uzg7VhQ+fFhVpOSw906dVPfewbv6qf"
+    "CdRCWdo6e+v1f0AB7s7AJ8BLbjEKroHlHwyCv84wgJCFnJKupttnoob3I3OYaIuBieqOUM4AwsRUuQeYDzu3Ib2M25+Zw"
+    "XiMN0D+JDrqP2kru7BOM7yTtUaIK+E+4xMiQm3GeHEj/K759GAewt7wl1UDJzEuqyYV7b6WAe0ea1fMI+/GII48AhbeDK"
+    "OfkXW79yhOgxvkdKy0yRSHX6sc+RRHOCJ//mNc5m+uASUsC5gUSZFGlWr9S6AbsrpFwdjaf6e+OJzzFE84ygrj/tcrtYy"
+    "Az1vFxdBk7nJJ8Y92JjJMu6AT7WD92J1HQkVspA+3mb9qajxli70x6+gEQZ9frhkE9CuczJlYXAdD7zfjuxll/RikpUqo"
+    "URfE1/IZEvpPiCM8ufNyjUmBh6yERLNaxfJvObkviXtSU70EssPJulAlvozJFICaIEw29I9GDnXuuLGz4PigEvhulmiwI"
+    "oY/9OIH8XFUnbNYUmTpKSCqEV5ilrrcjTthkSNpeqHkatC8zDtKGS0SLMlEl0p1ZhEZqAyb35sL4hbWc+wh5FYK2CiHDQ"
+    "L5oWhXukar6/f+FhT8JYVke4CQDNrb3talzZk2wmaj1dVcHKauSmXc5zhGONkgJHXdm9i+a5sQ/wBiHtCUOtEHqeIpZUl"
+    "lEE68ZI1gtf25NliGnkXKSWXsJUPoHTaqEu6PYQt5amnUKmqHHslHEs3qL4Mo1E9OUCaQR4QruR/BLNZOrMlJ+fYjRat4"
+    "7cu3qnnARqvS8OMsWJFZsskfrhwdu51F/d40y9fAnCnHVCHKYDNqCBCmNAuNYoZ6oqFiWCDDBk+4ZB2zqzUBRKM0Mh45E"
+    "7R0MOVNnzonFCk3wS8gj39/WtBoM/9JNuV9c/jqwvPtWydahKpzN0hKJEXec4tRGVauGK2+cyVq7yXsHnSPMgOokxm77T"
+    "3Kfj3QOB69/5boeVXO9u5eHWzlAGlbyegYXMQD6GJ9h1ZzChzhsesiAesjjOhgviIFQBD0P6nQzr84y0kqetCvIFPjECt"
+    "/9O7BYZ7FqQzmOOOTOsfuktxHoGv4wdhvRypyG9BAm41/79MWlgXIeRDA5DS2DYXqgp/8iEqbncYD5WuPxnjDQWjMoiEx"
+    "coPRDzKRMEp9+PvV2jOQnTJ4Oj0UEwMBbwdUaSAbLrE4Zit5rkOFnyQjCnvPTnarGK386JunDsXaHJKvLk5wUMFJINnxF"
+    "9ap2okQnLOFETvuFWkZDtbzT/+wl6eRY3PUDLDhw+W21f/dgM+R47G1wnGXutj2D9DvAn/MmLYRvfqDlr+8SMo/PgDBof"
+    "0v6xwfQn6GWcaEr4xZnR00Agv4hNOh7SOkYSERqI5KG+dhzE5bn+FcXX5+O9tLsNGJvNeMx2XFq8exV8YRigEreiK3faT"
+    "9qOaeGf2QOmhR8zR01lEkODIzk3EysKH1XPQ9RlvMXIhTzQHKkh7nPHygpZvs82ZmNW0lS3ZCM//jLDbju+kW+3xL212e"
+    "nlE8jMZjDf2D1juttQ390or0zOgtHjjEIGAC1ZY4CrNyNSQxKRC+ykP5wyqzXpGulpVFZf6x1bAqoiDdInUpThrGM446T"
+    "Wn37qN7KeQUBHrOKNZ1IKNFP7sTeA81DidE9lM5Jqya94kMwr3/+aNGxal19gk3rCYqrZWUsRQUwCxzidOB4FYuPMtXFT"
+    "EkJjFwpbuPv73FrkcWskquxqL2IhxncSJtQ7QY2zmBBdmBMMjAaAw2/j0V4/4NZxns2IPxebzgfuVMU6MVEGRRRnqtJqY"
+    "6SWS3FLwwp0D5582BwgM51bPQEK",
+    "gLHPmdzFtIYRYXJ2qzcFarww4nM0zmqzLlF/7OT1NHfV6n7Be+5nt1KY+o6/gIA+06Bf1+K/ngMQ/rp50ah62nmBFLShl"
+    "+qNdv5FBlaGX1lP18jLdY7hTFvQ0J2EhuHc+yypfcGxCpKaeOShCskyknUYTJjId1zFuLG1q0b2dPtxiWJnXOFWnC9tah"
+    "jb7V6TIW3JgaW9bPRKWHZBIgAharAV7fTKaJ00NyWmJt/UOpxOdC74g2jJiRvEudIfh1gKnNI9niN1okE5TPI3JBevgGW"
+    "N5PCrevc4WDV3oIwgl4bY9O5vR6GS8lfLPFOVdsKVP0wtMspOe7VFtEfdaa0lJN1UdafYZbZawP2PFBrDakkq7ax461Iv"
+    "TGSwrvcag3HcsNSRcIxEadpCpK6C8VyZEGrehe7rvUfNOm2cX/vTdgepPAxCdNphuxNn03wW//uHr+EHRxw7A7VnlrMzm"
+    "Gg+R5TQCtFE/kMu4/vEkb+PQ2s/YcdWGxX8E3Izkrq9Fi8kxd8KSuho7PWajdp8mA8tIV5Ipc5XGjvs7+esSa500KCSiD"
+    "ycBYnTC0G3gEOGnN3deTEONbDzp3M0enF4LzdtjJzTMGj/WvJZcuZYFzkaAq2F1NbO14jMBW/FKLpxDKV2IbEpdWmiszk"
+    "K7722oWY2iDBG8WtSGa2zsTniSPq/sYG1VppACoss9tsSqfrLzZefSaDqrUQj+ttH+Lxb5Ndy+tY5H/rCYytinFvW7CxC"
+    "vnF2wA8kf40+5M1u4Io7gLM93OMjdbMulb/VzhCLBLRRCC0nLpBwyXZbMXJgE4NnGKj6ila7/P1IfOZL3bAoadTOA1qaj"
+    "Q02/vWEqjZdLGegQaBxdH6Hub/j9S0Bx37o9R77j5704pt46uWc71KSRfhZmMs5mVVxuyaBi9E60mg9i++trgRCLRxgiT"
+    "GspZ+bDaLajFWRoESapEEzZMT+mU94fOVlDIlsByT0GfBV+PfBYHnTKm+RlbO7SlSr/W1yhkyGrGNFOKuvVdJPt4yLZP5"
+    "3J2gsro2EAAUr1lWRX8TsGBtiERCD+pYIzJcRjqfjDCs4WxF+pDgOio8rhhfq+5w9opTk4aa7XI52lua4mtvS2E1FOmt0"
+    "A52Ag2/dBfj+f57SagsjwnicD4oVgDrv6YknNk5zxEW4ZjWlT6pIMGDtZEAUsoJ5fUA8mzMoQG7QSI9LAbooKbNVzCbp2"
+    "lPc89eXvRkWm8e/MHAW8W8rkvM+z5BEhWq9Rr4t77+Zi/j/zcybOB21xko+cdjkcvBjPpXLxetiy4Hvd7j2KMuiLP9AEN"
+    "0l7y1IwMylWLzlZ3jJvsX0cqx0tW6Gh1UeyqNOhvVtzyPBk648ObnUOxb8P5LCiL5yFh0irzkHnbjBGKQNgQJwmJl8G6n"
+    "I6QbpAeaSNeBLPMK1BPwhPQ0nwLOvbD6Y+ftXFsoRNdx90HGaPGJ/+/vcd1MwmIwKiOv6i3RN3JAfkZJt868ClF36T1rz"
+    "HxMydThaqxvTja/O5Gwf3bkOnvhPDtSMdcTCdLoTP/Yc8AgUtwsdRnVR3fOw4pN6+PRR8SipXfZxyC3nRyE46xN8hHd8n"
+    "9zE6Q/Arru7wdDTp8Jj/ws6pHg74YB73PFSh/mJ7U5S042SKx/nzGfERcp5UMkDcZjXj6tOe3mzHSZDPI5bJalOqpFqz1"
+    "+FhMernlZlWHKSl2fPgxcHjt8X+9tnwBmvfTCrc8NHoAgS1J8Xl0Qw4H/Nf3EQ1JSki4JPCUZxiR07uCESxn1X6XOivoj"
+    "KGNQmbF8SB0WkQMTUh+EZDmhg2N8tERYPZDIoaEt5LVREcjTufe9kxqfhdGjh6dl90pjrx2Y2ulIRVrJH1gigkYYd8vDU"
+    "f2KX7PZrauA3sahGos9jl7tVT456A1U2pFdjg0T25G6Yn4TtX1YDWl3t0aD3goheZiNBW2yR0ApuWUeEIylcdoLzO72yE"
+    "5pQaOv76MS0/FjdP0LB6ff/19m3trWNZOt+37/C6OQwEi4bm1w6LRB+SNLZnU7Sl9DpnonHG4SRQR0huSU5QIP/+17vWl"
+    "Wlkkxm5pwPCXKpJNV11bq+i+QzYiClb7XuNMhTGhW7joPf2IY+SrCwcqIcnSDANGBU3HQXoY3EsnM44e85CVIHw6cIP9x"
+    "TT9V4NGt8VHbKwygNdsrQt3fV3kg9HqlnRPXpavycftH1N3vuY4cRXESaSMRsd/zkySjYkf/xdcd5vKkmfd6d02ztzA+4"
+    "eW2ncmeD/QwRZofksv7w6T4ft4+GiGZRKxrMFQ7M1YEZuSdAHJIqCH9RRDXpUeAZr/pPVN7/1k2+/aJoQuMhLoG37Xvs3"
+    "SE/Ii9YcaqOYr4ibk6Nd8fDp03ScFtv4D500n3owUdG7iPfk9jvBb/QYedmDt8yzq1bjsf4D/+CMFpo6tRJTpP/m7zhdz"
+    "dhajOHl5I5/NYW/WOAqNilAntyDoYAkX6pm6x7vZZcZPaDlfH7kzpv6CCtjHDtlipABDLfc34QPYaXGV7OmbqkzmoJQK9"
+    "hHS/1H78c3qhyeBusgf2BLBhOHnE0IR1KDCKxGWx6/Fnuv4yX1NPO18W46RSpArtGpQ9nIudIO2pr6aMatYP/3AZBO0W5"
+    "OxCoobKHxgMMcGbjs/V7Tef29aBEmfztO9bxm0E2vAncklsquX2oNyUXpn9hRPcm77DUK+VWyIIw4yF3O7lVg5e6qCbdV"
+    "oW6VYc0U3BEQlZ0Wtznte9Tk2iV3LDTtEubA/HYAcfNaiy+otq3g7I1cKslsf36mhbzPMnoN+dA199pp2Ln3HPOHEVu8y"
+    "ud5rdp4fVlkiB1zOFLDEGKzAs8zybvOr9uXpfZ2+QWJnk4/ujLOKv5SnYtW2yZZKSs+QF0F7QLr5JFvMpqIMw47utFh9g"
+    "LUHDjdUF0XScCAEGHZ2wxiUP41zSwjXpc1bwpS3UZG84Pnt/fzw+eG0wxozl5BPqHp/s8K3swmbTP3mx3vjFZ6jJaDHx8"
+    "QD9mbuysiFL4l+qyv9rZmGFHlLRqqxticNpaq1psI+9JpGPsh/GzsF20N3kyGoVjHhQu//tOTMOif/xjJ95n2slx12+h1"
+    "8r1cgrMBeSqsqGzzYAFjndJENB6TTfXKT+GY4Bhj1023rLKA8NEm9EmGs8Dbc/mStllz2XJzdL/C+pBYM/Qv2D3CQAS1v"
+    "XGwgFbyZuNZbAmdDvZyM1CY0mCRJ0uPYFhFNr/VQr/mhgGUXZo/NdMAGbd7BKFDtPhrCocqKNjp1c2dlqHVV+v1SXH6oG"
+    "LtKBNDsab5IgTTjyzv79nXndfjAypcIV1f/xELegXnS2IpXmyP++Xhw3Q4eA59My29qAcjJ8EatHPpI68kivZlwwyrhNr"
+    "Rrw2PHF0ypcZtCU6uhSzNVfPg/XyRvWcsoWUBQbKs0oiDSbFI277PFIf2JRlA4RbwlyiPkXf7hGLH9G8H0V3kk37uZqvy"
+    "qrQZjzIq+GPhSMi/+hiXB1ZxVxN11mcJ03eqKMhvxAO/CQkHdF3+sbhYOdTf48pw28Q6I8UKoukEagP0C20HEADN6eumK"
+    "NeoVKBV8Y7nxAj0JEgjoQ9aN668YbXnTccDaXbbbAVKzH/TB0wVQLwdjkxbmn+mZY8LZDK+VLu6DOkysa37wx0wzskhJe"
+    "InOblqQXaJt7A1b3kw7ic09b7C+6N0nDAyj2m/n5jvusHLer+R8tJxxFN+KPDL9Y8K26FDokgUXEMUc92K2ricbL0ikRv"
+    "a2RiBPaDemdv4mBkwRKqV+dfiZNLqv9pMB7ku7BAxhmJ1Z+I6jiS0KsNJ4EcTxCreCSkENmU5LzsKqZKTL6eeJragb78h"
+    "HvEIy7BBIjLX63HHHMoYeZ0gdFj",
+    "LyKG+LM18bNdUWK6pz8kvtHgad3xrHHhaFzG9VgxoHt8ENXS7+1tLR4gqt2s1r9gAsmhSSuc6+kThTjkn83AKImg2N7+y"
+    "5ag79C3YlT0exFLD0maJBF6G/64Kri8rYIzy7HCUO+3tYKFchV0sVb5aaGbXv6m4R/aCkCtGdTThoVqy+wywa5CkBVcoI"
+    "706c4VZSm3P9a0X3/zDo40X+gMZ5tIsXa7klsbMRv37Bc/Y+dqOZZE1gAem+B96e88GhGlHxEPMrLJPkFVM07YOmVo4ib"
+    "NzbWk1OP+ZBjlaw5Mc5akE8UIAekgdU2Lt9Ff0nu2Ag7GCYmxyVOkxOKZjxUb6UAiryflYdHCCLqFM2428VumrAt4oTgH"
+    "xEUQhD42Bj9tm3qL09L5dYHOk0BdTFofCHk8FtEFvcSqfLn2NWfJWkUX3PRD1qJJzPqlq9e0y/VOsAGmg2/V4NtZV6Nhz"
+    "w9x/WcJt2iCUHRoJ3y4ODRWJs78lI9veCBjWAvt+Z3qLLv00gIal3hQTdPZAWedgqdT3FrdXGkimzIk0b0ozvV9PlhioE"
+    "TkfWgYFJGt8Vd14/EAEvyngXx1shd+GziDHvf/5V333rfhXtBsB1cj8NcGnUS3hTTovheRJiK6VJtIY0kwzWDPrTtYbNW"
+    "BbMPB0/v76lDv3b6B8OqQhqR10mn62B0SObIK9ZgRNr4x5IsV4fnEdC1skY7GBGD1/w0deKzarXg0ZFARlXTPXQuQNI3V"
+    "X35FcyJ96++pI8tW67TxbFqIA138GA7Q4/HM9pdvA+A6cE0RpuBBGvV6Y4KsLmxPNeolownb8/XJsPskYELCyk/v2WhEE"
+    "/VjrbSqCOzEEeI2GBtcz9Uz4GcRbzri1onS1HGxrvYLe+7sF/2oalh0vUAKnvv4IO+byJ3JYxJyngeys/ddPdV7vwjsh4"
+    "lOeaWAxrgbRd9+QrefAM9bv3R7W24cPuvovrhHXKXTJWINmhH90PEgEQ//DL4hN2FLC3ek3ZhZEScuxJkJrDIWbQ4PuTm"
+    "M5IMIObk5MDwG3Ko6/OBk8O23YYsJpP2VOV6C0C3w7so7GcsKfx4c+NmEjokgfB5M5qGGjdUOnkRpy2jwbTevcs60kDUW"
+    "B3sSvhw3tK6M6I6c9RmnveClEerxxL3LZPDcXBClYv+UGI7uGhYlGiMtVOsNeDbUrIM8yX8Ma6ume+rxrIGaplnTSQjGy"
+    "IiyiNq7aa53k1o1x5S8TjbZYkAiQKx7tr29OohJoB9/Q0tj1V8c0o/B8/v71UHaf470bhEVuptgrlbcs6ctqphUm5rrIw"
+    "UXUCOmpG0Fw24hrdl5sl+YCYcVTXMIfMBYubHoCDi2W4VIOjQOgQWtsfph4vEXmt8s7Nq5jBaa0eTbzGTauwYdULJYKH1"
+    "/8t6/BJAfrQ3JEsMo4R1YSRe+f0WEBOD2WcSRnY3zjV2zKwmlsx8+iNLAydq538n4lvlxSywzbi5TF1VISatnDz4th7x9"
+    "bsGHnIfcP7CSJldFeat613EOMP/QmxcZwOuBi/6eBsEkw7QL8FXim6ar9qwCuHL/NcSk2ozRz/TDdjTEGpmz5nF7+0Piz"
+    "/teSHS2NJO3cNLeOyl7OhDev7cjDo/Ksrh+R8QEzBP/+MC2s/F6mkAtx+4EidGkf0f0eJlYXNs/oF3ZGrHC1fgJWJVF3j"
+    "K/kEgExZBRMU3GRKpHIz7vifJqZX6/3qmMLdgiKxYNAyW80/Z2Y/esd/LdJ2Lt5Eui6BWNGWsBiBKA63PV+2jwnSWSXIs"
+    "zR7dG6G2HZP9ZO8gxTIFFDq1bqVTydnqOlj1d08ZMjrPoD1BVK6Sf+57omaAJis8kUnukyiJLQi9eLmllswGfgbMcPxkn"
+    "3QxxEjqZXw+Krh42yLCHWeWsYXzY9cDmcVIa6b3cSeJzLhO96dBbB/ttq+qRupPWkcSiyVFIFBYkBdmRH1C+iBGWpBLMK"
+    "cOFd0+lM4A7msK1uC5x1gjeYEeB+gGalztW2oUmhaY59CY0wY8SnJYBR7aEvAhFd/1HzQHuvxdrM7xF9Kd/+p6ETLHmv7"
+    "FZXJEeQxygTiUjglb8NGRfF/THz9g+Zx+kDak1VbrGYfNMuyJWVbBvqzenmH7QMv++iTTSCQboD/1/x2h54WKNrs5FI8m"
+    "0SPxYeSVCPuAAs/aNLbljlB06SQKDOIqqcpWxU6ynYh90+OnL1yZPFBvb7ftFaN/KHPaX9p956IV+qHeW1NdJkvdshCyz"
+    "Vg7ZNW6D/CRR/XEb1U0ncygn+s0vXuK+UFJZ+hemTmrr7AE5zqXCwNsz1fRINtALE06P0vxWHl8hT0qV5rRz2Nej69IYr"
+    "E/7ftvR8lTxQmoV0ks4aB8Z9Creg9dlWtdJjqxmQfiDvwl6pDxTgsQPnMPC5GJA9B9RLS1zJ9H4ubpOor099VsSPVcvor"
+    "sqkSMGNJvhAJGWnJWeH12l5/cb4bitYI8EkRsVYlaaIKLrZCPMEZUk0lGD15pAx8oG6dgS+FFzDAUMLvtB3u+rqh/9luw"
+    "DkiYCUE50mxjjfT2Vl9ON/m+JG4X90dXWvuCUNBLULJ6UTH088Lvsx2L1B3YbIkp+WU1reb1ylNo7QxLmiPFjz21t2/i1"
+    "WO4LJoGgINGjquhfJ4NbKKPkJQ5wLQ9QtSHuMZwBqvJw4PPxbIDxEz6UcQ7+RFQe9CRODcm0LvPJOpvfuBKchafNnRlUm"
+    "1VHX6ztLLQ4HrrH2rlGFfobQqvRIdT+b2kIYjVdk8h/tyJyazvPVhMsYAbWBJv2xwd1ZzVMbMGUbuvlEMrQ4KAsD6IcsW"
+    "5cfkhyXUtnnUUv9NBIBRogNTdl5WBMv/fbMrMw/ofX7EJrhTnN5wpPmQ1+S2Cne6HHaxxYY57/wgh3E0+aDT6Vrohx6pt"
+    "Yvf2O2LdQL7SsCIHvL/866X+rMvo373/b1mT/WWyy9i+AjszcCyNgEVlfcHwg9vFEw3tOa/47XcwAVS36WiLDF7WJFJX1"
+    "sZjpYCqOfQkm4rgRWm1vPeSgJ7xGqxQ/Q2hFOJbwT9ANmbbMoLfNIid4fM6axLuM03E0Y54xFOmqdIVnyEgVCV7X6jYZ7"
+    "AXmRRKqsF8exDZ8aFrODtgfpUll62hWC9VUw0kr2lVHGJMqCYc3oIKIvlhYq8HiMBrTW/2gpVZBQju3qQtqqP0iPYQxIF"
+    "mT263wkr1nVtC3mguMdjlzQtdQc/AcRrMnRNVueX2V/X43QPrSxVdfQBGJ5uxzPlIZRaKU1yzI92n06MflhP72+6GPfmT"
+    "R3U1IGzwcK6kdXq9x3ttpfMRWlT7clvpj4BDMXU72tw11zguie85wV2a4A4aToCX9uMGp4NGuZLRxX9Rqj4P9rioLo+Qq"
+    "lPassosHvMAIVw5Jng1yOrgcgPlC7WECvqqWqjs5I1+wn6I+Eoqo7jeHQkPTFdPzXNNzmBWEkg/GbO0+uEak20HO3SaCd"
+    "DCCgJEbwkxTqinTYGxp/2fgnehhzxWrKCrZPfHMXtGetoxXeuCUcsQ/r+10dhDJK2jmJikd4w5of90OoUP4MnyaVe5awu"
+    "Asm+ggS8nEkDzGeYg8RBwnScPy2a+n39i2TKfe+arUkgTb0uqJF9dI9kxfEuF8lbRfHYD30dHYyMqoL7kyddia/OjV+Ci"
+    "SS8AjvKBhovv4/pNZ4NSSWDNPva3lVv+N/KXTzanFHGWac0oj1tzJq562X5UQZUlUL17UwGZ+LxX6kHj7yF1cT5/NggAp"
+    "CLknTZflQd3hV4Kew9Yyrsx4w6/0MOgyOQRsmjPD7NC9evp8hsYQuV0iH8eZj5JgthGB4gDM1F9fynLms8Sd25M/SjjII"
+    "XFcJUli5SX8NUfHSmA+dNC0LFkr",
+    "ROtiFqWx7Av2m2CZWt8aNCoiFe88hWeF0rf6zq1m/1IdXoTBzmOSwO1ucTg1+MnxxuI9SD1stikgFJ1NW9LGGxg/YLCF5"
+    "YA4sd8SDvOonONOpvoVw8holSogSDg2JwN2i6sCWb/GboPxKjddCVSura5Gfdpq4uAhkkJtU24bFH/ezWze4rhf6Hndr4"
+    "ccY8yuTnwVIb5ah40LwjYfMRq32gB7GdQcIRrVbGAuixm8G7FaqhlaO5AfBf+AsYI/0rBt5kXmiTj/HBVBg+30wuVAJ1K"
+    "vKZMH+mA69Httkt/Kbd5hZFyEv9Smo9O/aMTBRBMZpQ2zNXIG6zJ/aLAUdOSdBmCPTHKOok9Cod9bxERWoNnVYaRZ9BYj"
+    "WTSHmD0sc73VNcdDkoG5As12f1Bj94vDyFbc3v4CpJFW8//egVGzqq3h83A4ftrSm1ktmwcXqUHdeFK1q3wQs8Q54Gw2q"
+    "3wHnzwv+KFwFWmDcTh+qK7W1FG7B+Ovfe4jXEBbkx/QpHy9/ivkvnvgifG/d6z9R9cOIkc6zewLl/rls/0Xxu1KY+SL6q"
+    "iaGL9VzmJUTWhHv1Dgbh7YkCFIpBPmshHFq/el6O3yruby/18n92t6xe7+DEfFweogUj8AvQtpAwyQKFKeDXs8nb3rOPt"
+    "cSRSKAMTUhVwMPXV+ljVJ95zw3s72ADtZwq4h5JsuQP/1T8D8Ky7pb94I1hsKvxeOwk+GKcwVCGP4fQFvSlf3sKnqa1MS"
+    "veHctoZn7MrZ0fm9aPR1jp4qtj8Aq6PJsRJqHH6/hgWwaAeGaEExF8FfokR+qNEndrsNt0ZKtIr/KLTKsEpYZfh3kirip"
+    "VE2gn5VfB2Yz2XA8GsOgihbNwedgaZBJPbEA8nVU/k5SZZVL62rHqL7ew6S7D5rXVmD1ANXoasiTKlGStpFWg95oZcR0n"
+    "sy74+MwEbRxQvihc4FsaUvVPmfpGnVlbVdwERfmlqht4gz5BIVp0TvQ3LeQwJ0hf+h4dNZ0C2Laxsx5lysdl4tBuavGny"
+    "LvfXbSUdJMItF8yXKSFbRbeyVdQ/wXHynrWpQhjVDQtdHd+n61FWcVXV0ByVNOAUshkokZoYz6e0911kYDTzk9D0xrXTM"
+    "cPLucPp9zT8FmHj6ZiYow9OVvKWFn6QzryHZlCI2sKRqN8lsrT4l0d5opH4povETlcQGKiYb0lxmMadVTpCqJ19dJWU6R"
+    "zJw2hQ2Jnozl+AkQb4kTsbJdcJkUDeqvvwBG6KBr02YP5pzfnJYOBGkHiMj/dzC4805tRHsjBrxytgBTQS/utSXiyY2yl"
+    "8hEbF/GUxwOcBVmE+uAJOyCkL6i2QRnB96yxzONtRVszipk598xtjwmnGm1m3Nh6ulrTeEU2/JrK/F1NgHqobgjhnrHLU"
+    "0k6vhcDgXNOMGn1XgCRbBA2+13SodsTPexP7RUHPib15BhYnAWkF84wwfE/0XqCqFAPZQrwQdC39QHpMoaJCxYqojKmt0"
+    "f0nUHoostsfgQ3PQwPrcWgOaMHFOqT7xatqyudmu5Vplk58B0ccJqPA2BCI0UFXw9smL7e15N5sQillpj7Mu51h8BptiQ"
+    "AqhsUuqSCsRbEw0/KYRBXRNNd4LdsbDcd8rkyt+FQgD9XTzaxUyHtKjq4oaD3osiYywfag+nA79jQbyXY/TTzyU8Ehuq2"
+    "o31+mkdjht4/+F/dNJPfEuMVOaRIl2zT5WH9Q8UR9nTe40m3mLR/VYMpN8UPTmcJ6s1cfGI+M4OjwegniDI2e7yQeUoA0"
+    "fGnnVKQBCwX6znhpemt+kx+DYzrJkeiR5r5WlXo9SMlzlkiyN03gheHyOfALjoDlP7xgZqVbs0hl+SiShvNhICsaQV9IV"
+    "Om3WLkYpAIWLBdhiY89iHD52Fanq+/spLbG7NXbtseODu/TL6fGQx23GuWnnkS8DLOYtZykfY2IntHilNXqsUUjdq6cyB"
+    "jPE0bZ++fQqjb0gb3DujuTuBzh2uJ+dJ5LojCf8o/odpXO6cMf/LdH2t53tBZ/F35PJMU7ij/yxD/5HwPIEBihLCKy7GH"
+    "gKRSal37S6AFmreAUQvQQwLhFTjMRZcX7rQSWIH4sChiB1ix/Fql6u8OtCr9FjGbpLGjpR/8I2RrP1p6+HmvmBLPGPg2Z"
+    "w23SCDyuP4RQCdQKmgnEWiJvQecPvCvH67Uefkp2n6g/m0l7aqLffonYv28OkfsIi8F8yfT2mbr7kgKlj9Ru3n7aE/4Gp"
+    "3/39Bx4IqqQF9NP/OkXyjXfFtcmVTp/l7XLsAHgX+uNuEPMf1kh0LHgsFYJLNDzBh4hx3xoga0BqbZnX3N//RCUMTrp1f"
+    "H9/Abxqlr1RCIqRRB+sT4keGI2ADcAvnAtxggBJqvuRqmp+5Pck+ojMq+YzsBUC/KLHmcV6f3t0d2Z7op6QMPm309BUYf"
+    "v0sUWvOKOp5UMA1qr1qaLV+ZHThuhPJXl0CjPk22RiCfFH29TwI7gmsXjHwfrR3e/J+nT/NZ3M3fgU2iDUbM55X5dsea7"
+    "Ph5LajAY3A8ZHaPimNX0Vo3PbCsiY+r8n9/cfD2JQQM1gfUpoaJNcfTz8hQ4bj4UY5nhJmMq0iANWmnjjr2b4hOJGnXSi"
+    "0bUp/eNBpLuKcwNUF/MSc1rLAAAl1zRgoI/2Xqbne0FnY0aMY8lUjL6w8L1fAantKVR763+gv7xE+xhbfgzZkzE6rqYHm"
+    "019CGjXgIpGH5rMSwUzF/T7eLIld/Vm3DLbhU4SXelY0AmrKK+YRpzd3t8zpVDyJHRSxHaLi6RW5uCoAvlK+BMX04+zh7"
+    "h+vN7Tb5l4tIXmCQcw0YEb2+sg5Mcl0/qDb6DZ/sPieLxMQJ3SHMRJ6ayUkoTaUwzJo7H+vdc8oV3hWEoZg4otKPyiUNM"
+    "eWQPRS836tCmCWddEmrg5RJkuKy0cDs+Km4ek9DK52BTQ5cucv5JXoiz4S1bv6h1Ae+ICJNosLKZ2sqyurfwiZPOE87oZ"
+    "wmMgapj7/MMcwL/U+pCXFzG1ZvwoDC9AZJEnVTNntKZ+gT5ytZxsjcNf6vaqCawLh91mzydteeplom41M3lZuUnK403po"
+    "OluYtJZEL9bMnMUiEsThLgcxNJc0RrdGpnMnYAzFrO5YzJMcbKwd8ZzfazEEz/WK8xnT1N4kRKFZMW9H0ctwsNfeZDy2B"
+    "YwfU4fWvLJDT1y7ki6W1sx13WpVTyR5n3nhaada3NmenVxcZElZs3Y91mZuLWW0CLYKNaNp9rwz1VS3h6zrgMS3pCzVRZ"
+    "iyn55mWbnAaITOStsKhCRgDnXKDlNvNE0UTLnwLc/85HWLFD5TP3JcXG+ga+aEvUD8D7AznNgJc7U9J36fRZN/6Qx0Zyj"
+    "wjVLsrDZJAki5iCmksCp/qBfYPz5xzKPpt4xUCPNxzW2pYacNDUVizehe5P97CBshAI7qVGGqIpFrCRGcfp9ot7U1DoBe"
+    "NM4ZQI8SFV/5JzhgpXm/RqDUh1LGqFE3fHLE/3emrPsTYnBXLv8wC/NIrfSjvZJ8KGaeMcWN6Q5RnsBoaMTmdbNyGv+H+"
+    "q473T2tU4ytryTeE3HHzNKU3OyOkDlVHFp8jZM41kweAt8xeiwnKazgGEBTxpQMlbUAwyNdgrNa0zzOq1g6J6pKo6E+6t"
+    "CrST4xW9hHtND06kZMz2FABoV8WwitC/MRVF6J3Ie5nPBeb1Qke/oeZTXyIDbmzSL73zv+yQ7Vz3mzaqUs3sihw/NE60S"
+    "ezu5aW5LGCf10/dewVDYfli0LnShjYgeDxXV/x2arxWnU9ULmF8Rf7nomaobz9JNXe1K0oh2K6BYV4hvHqxAxdyPn107p"
+    "HGOw4PQ8qKZ7T+60aaF9UOVnNbF",
+    "Nw9Xkc9PaaDYn7N1U8/mFwaNE/3V1PugjbJmkKSWNtU21Vo7O+fNm+ud/Ucym6k7B7QcWlZIia3lZdEzc0nZNNlYB+EDs"
+    "wv2BYsMp2TIqRU1nqr2WVlzjk1nSWsIRsmtgyVNVONHXw8HTxNf8Ay9kwVkcRUhH2nipujIFqWanslmCmlZvdCGaGuRvr"
+    "PVp97PWZzLkhASqnS2SDoPWIcdNIP6Gw6EfO6u4m7lCX590fX04XzHGMT0uWbc0V096rpbzYgJEHDOQMBw/0iAUO4Bhhf"
+    "uj3GPyekjGJbbg3eHF4Xu8Ei/6WGBn+yMAhEjuN4LwKCdkAuBvANteW3yqzvr6IzTU/JCGhpSHAjqX937nCOW2tP0u3U4"
+    "8EKiPuJgwJDPW6vzNoetoXPk6HI2w83sFmnTuiJniIrD8cRe9z3j6uvxMBbAsTeJmdSdIX/A0MUzM5Ov7QymJEcYEeL3r"
+    "iFpJ3p9PLDoaL+JQkrrrZQmoWWNhr9cXa2yuNbkz6mwWs4669V+ww4B98BwgGNmZ/aePdEODe/prpMeb82r/QgLoDIbpb"
+    "Xa3+m7sjykgv2krQVcTyiYbUlDLtI6+eq6FRhlnuRAnDDDgs5Jpqih9+LW+KzDEx1uLt7m0pYVw2tb1qGs6am7qN25mCn"
+    "pbGj7artHD0mOz/grHZ6p10Ss6FEksKYn8at5CoXnOru1eUD2i07r6lCwf4O1LJvpx/gqaW+kvEmlaGF6qcfQLjKxUEQK"
+    "acJeyPQY6oRT90ECSYUAcEERZDVPr0qHO4iJY6T18QFJ0ZN8zm8tk0XFVX+GGad1qnzmrb5kUECdq3FGHB1xjvjWsTQYK"
+    "9pc/SFNI3Y8iTnDt75AOVGTjGle6wP5cIHSwD234JwN9/aNqmdFmbs1AdnZpgZLEXQ56/b9/dK3JXR68YQicAf2OZKu2U"
+    "6nB4/2UkOa9Sz2DLmUxa5noViEn78631CfyrpPm3Wvx5W3yaJec+xCs3zuBL8kLVaV1nkcp2cZtbglxSy7WN/swn6CUQo"
+    "mp0LlxZBIMnTSsyteu7qjXu/R3dJ9h/uKNW9JIks9EHEeqGHvd7wureQnV3ho6FADD8VEui+g8rkanobej4V88zqueiS5"
+    "qV5V4F6V8Edg9Txz2tz+sLfvZG13+qxMhnqT0FFOIfifRTd+NdE/w7wBQo+jaoLkW6bACL4drT8MwgXwbNZAoQb8Zhph5"
+    "UPqt5aUX+CIqqa09o9q/3t6Of15U/Ofh3Zj8MDOfeDccHkTvdg3iS73X08llGqyOVrLklcX9awCCBj6OrnTGQRKLY/R2o"
+    "NjLK1fg6rXp1NvkupRS4cXZbFaVmYBa5jtGCqCGAEpDhknbkNpizeWhe6yIeY/0kyCfwT1JEJ+J6ns8rUq1B23NjTjobk"
+    "T3XEmrmt1RY/GnxuGxEkBataDqSLJW7Awlg/c49kT9DaYLjSZKJkTZlmsy240tzTHEUe/ACNETWmC38t76T1Q0uB8vgXW"
+    "VW6zrqf68O1KMA8T8PYKLHxhlahJo9B7iaNx/UAd0D9dh4euh4JejKFTX+Oav06ooSdgMSPwvddQWOCww9+T3KgRzO13M"
+    "d+FUwPftCvTjLbjH1DBlBgvWefBpn5RLrPymhgUtkAIlbqKz5Me/IiuLxN27XRokCygIQz88VrJObK5JMyk6/tYCdi3WI"
+    "jOvgUF0JQ60LP54An1Nanj/20Xb0gYDe8krXzoQMlNKmS9h37KewXt9LJnn9FbB0mLNUTCC5NdvjJ8xpo3UDzndz3IoJh"
+    "7QXdAjuaa+nhoq/f1wfieJX93KW/IW8w0X6W8YvhvoJmOFbulgOPgq2ZkTLPM0MhHWkdt03IiOzl7FBVfkgfkSC423Xpd"
+    "FlfMwxVXmkEqWHSXJr1H1X+7VXlPL1Ndky+aqj0uOTe3zk+aB5tNgs8I06vf4y4ACGAmVKyl6LHJJ6kr7mY8qo1+gHv00"
+    "olqNpPXiC3tfnQXKXP6Eu5qjF/jPTklISBpvb15SSUcYWWR5BlvD+x+EIi668REP/NQiyaDCMTV0pnrJmRQDwP6s1rKRj"
+    "JJeja1A3KD55U68qt20fbSc+9BkYcLXwtfr/n7DeGHG+tKB3o1v9acv9wXOaBpv26Jbb19HHuvqoxDj1UBDvnrwfb2lum"
+    "LcC1WvQIuVeoEk+ksnG40HG6TTrMcgYTuzBp96EX+cDbOaUt4bUmZVmpqS4Lmwy3hh1Pm2SQCYsIr0XziMDgxtCRaDg5H"
+    "ls/SIuGdaWLo+VLHW5vUvSXWj2oaGLbftg6CB1PfuCPJ4uqsSYdieZ59SUAKRF3JNZop5vUySfgjtUBmiOOjxpkEQDzjI"
+    "QRgSZwgiZshhLOpp3TLcnZWadJcG2sLWtmgU866+TWLYCNYHFl2ohJf4YUxx2abI6GJdioJJm993FZw5LKJTmxIseOQYR"
+    "aeXdmBekvMK1TQrTQkYwPuMeo2L69MatqmvliCJGEE5tx5026sSmSfT/uRVHgg+WcRi0+uiQUFRrhVaxzsTRJXyRG+S/z"
+    "pgyfQVLijjhh9VZyvMpignR9N2pDhzj93d5EppO/1RzfI4pprLEWQLW07Gj9jvehXND6b59yJMbc8SHz+hZolEBMcL7KZ"
+    "QrcNZeFstoyc0Wc3bFfL4gYZksQx1eaDWWPf65pQGUUYqQwLyWtjrBN4Eowr46/6Mf2Z8P9QLZEcjOlD1pOg/wMXqyKAo"
+    "ok+ZdZ21aQdm1hzT3j6X6d9k7ysIUnxhkddbUgHJ70VZ/MCW61B6muyztC6qNqLgk1K/ymn1j31rFWsaktWPOSO5at9PJ"
+    "u4bOurSTU3E64ILXEoHQ52AMTzcEnWbuhinJP2mdBJsW5ZzWMPGVN6bpK1NG67s4MlEqWMQlr6fCjMssQIsfG2hUzRM7+"
+    "ti9jS8psDe0/XNSZnvQG1zkqzFTSWP/G+QSC+XARfV1D9B7oo1GLTIDTa7rxw92RefKwqqydLrJ7MTJNpkWEhisPRxJE7"
+    "3vgF/HVZ6mgLF95GqqhyY7XiYIjeUimIboNNVkwAPlKEI0NAibiOiGAKId3PDhIbKl8z7uThyIa/Onh4+NS+QLkD0C9Tl"
+    "9F4V79jZd+xv3IB+Rb9ZLrSqcZ3YniM0Vlgf55Erbsvm2NhvjPfudj1b3duA0X/7XLBiRj+Xx5eagyty+ilWkS3Jt13tN"
+    "idW/fbW+pedrDaz5rmtL++e72vvSHqg3wyTfu3qlQX6pp4mhRxXupaXRBreNuPLtao4Zf96Frlg+g6CP0U1zWuDVxA5WR"
+    "Y7QTRiUAj3icBjOUmjbZ/J0yEcxoWZtpGDFLNmQ/F+jKBcxboVfh3gCPx1iepvrY7FPGevB4feOb+3qMNFF9cwF8gT8wL"
+    "qBh/e9YY4jloXkzyuDXgkdx0sbEUD2xjKwYylR7qssFbYMHaVzQCN68wnVdYm3y1GdwTIdLr0z5pWqR94CvxcvXYL4o2j"
+    "pOGL3vAf4Q3Ry5hGqUTnZJMweukwzncHYhlm1mNSEkDRUImUooUFX3E96Zw1ZkhZZdERHNOtdval2RFGXVMG4syMSKs6a"
+    "QyHjjxkoRgcfXB/vWURMrEFnkcjSrboVNALimbNNl3Lt6RshFO5rqFivRxiSjdKb8QefU6naRdMp/ON7oa9LPZ/hbyzy/"
+    "ocC03oantmNTxGbuhAllt0fwa0Q8NjsSxOoaRatzBpjpP9UytGlXIJe97dR1N3/uXZg3dJOZ6F4r72ya6phlGWqskIFtn"
+    "qhXCy0baNff00d2l+E/916O7wr4M3oktxxipxIGY1675TM0ZQ29xuDdif8MzT13qNLA0mNe8Zy+Irupaz6SWZBm7gE9S+"
+    "5S9FUdwdYcozrDczY3HN6KVwmy3",
+    "sr8lTGnu1NAJYhZNJbiUyfpjlIUpOjcLL2Xd0aLsuqPTeQeQcKPZ+lj7t+oS4A8qbfbNPO4GnnXkJUbtkl29ve2fAJxA6"
+    "Eqgt+z9vRSKnc2U2gjRBU/60l91SMPSX7RLvoZRJTinOZL3MSAKRA1q1E3zPJuS5cYKnMmKyR3JptJQYwK0godeVIFsVe"
+    "vKXOKXRIF53YxvhnebXyKFk3gEolGlDRvjzUDbDr5/iu20GvMMn1iKSVog3CQxy1Tb03XjZqb6n3CLonW5aNF0cUGMFvx"
+    "+16No7jcgFSe14EuvolZOpPv7cfJ4P2v2I/Bmo8Pb/yQSC7miui2dXgAC3kL5QptnJiK9Sk5yIJ62TEEIdq86k933Ly3K"
+    "Ho1vL64l+dUlbn2WOG+E3tERbzO00x61CKuVQY0Bq79vDv+3tNxu0TV93gD+nk6GBZ3jK7XivEpPxs/Cx0/3xFUxqeMUX"
+    "omY+NXVVcwATUcVOyzA9zJgrrJjCOUPsJrJauMb++e0y1o2zSEuc7ZpdW/u717PiEgbflKGizlKGFBYUdlh8wPLeHRcO+"
+    "eBavC0jOdl3hjky1DnBNC0TdMwsaeww2XGeNFxgPXWgqdLqy72wzKep/WtmrJr2CxiXBiS5TlWOSHaMlzlWhOKOG2s8s8"
+    "4kD8DmDXJFoFZBg0MeqMFCKWOTjD+Pl46Yv+t5CXkzc/OlsR230omaj9lbYf5HSDJet9hsG5dRcMocCK8cGTOtPfcLXg/"
+    "MGg8IbeaB7mAM1C4tXXrcEnOktNUT7bYheaRzE1AQttt/Q0CT6AgkYJvAnfl0mGNATL8mh2kmFiq0q0YNpX252CrMpeto"
+    "vOw1NM++GatFfQYsVPdm7nmqC7K5Naz8aIrYHWKNkuNlAN+PRIqvdr4kJfmPa5fGV5t1X6zWhyuus9YblQ/shh0H9KLqg"
+    "myYPFHnw06rwLwEbMFcVXaaseYPoY4AS9+LmnTEMaCnznoxlmxKht+9HKzP+dl+iUpGf/zW6jMc9n70tDLTjOvN59vvmI"
+    "euu481B0Lu0nMA4V+4BKRGZtPYHd1GWMuo5pfGRrWE1Jl3R3qh/PZsLAp4zlzH/aj2d06ZgP+CZ1cBY0k2gHAaZD66UhJ"
+    "yi/YalX0dw5NZAFVY7tmTmRWpgnlKAjcMK9C5UprCM0+qBDwkEZEmpdE3Tx4Hk+16UZVDbgJI26MZyS7yOkOcii5aw1Hm"
+    "V5ddJympxKohsZZ1I6GXXxvGhkwS5huAHtQBUB7BDOHryQRKy8ECBObrKNI1R/TuMRc6yAa3d9nNoKJp5U49LgLyj6PiK"
+    "vTUIyWA9aQzGGPWeDMssBYQbTDdXCipDfUd3djy3eaFsTIPeeEVp4VN3RykdgSeQgGAr9kOMt5sLZdmhKnP6NOpQ1bQu1"
+    "LroZeP3PbaJo354btL1qtauD3d5HvzrZtfgBEY/vdhT3/nIjYRYehtUvkoQXpmUsEruOYvSyq2mx6fsxZV7J29a9mjSHP"
+    "r6yxrkZKbwkNZpklFwzd01lelYXUNFMZaABMESv0mFU6LKTCiYb42UpburQqypzloTnTjxNrd5WlmjdO4SqetZE8aXbcb"
+    "8b8eIE4BkfXtIqdZHnubmwip1l9PTl9U1ca9hX6Kzoa2AWEcQEk5AtaMa5rrRCNLV2TIzxTJsPT0OJ7XGHaz72J954veg"
+    "B6lS8s4wt6jnjbJORPSRLfHtv5e2ndO6Md37u+THL8yJPkvLKgyFWBMjHUsp8QbVRpE8ANfgUWraaBwomlXS8iVlA4HkA"
+    "OS6SVcQheqVsGqJI4Wu6WaIHOQO2gFeXz+WRZFnNw4ZU1StESTs+xgkk8T2nZntGFzPJ7RLOaaW6RvcCBWt4vrHJPc4i0"
+    "8OdAvznvYZTRlzijobjWDlQ0216/cOGJbPAMbd73Zv6DdS/qyW+QKE5VmyS9vi5j9m7da3/qtN8cyYejyampbE7pde/Bo"
+    "7d3KtjcLXYSMdrwLR3vMeEdtG6SZNDXyRjcUqhW3cPWbFp4NOiRb4KizWhhUUHpZNeArsnvb5LzmBcMNNvKQbifzcQ+8F"
+    "4p57fYSn0/Nsqw057/6C52FRQBDwNeas5hXvYI/XLb2iVjPUgT8p3Oczwa4tvALaWdBAnucJx827yyiq+WGU0gS2i2Dj0"
+    "aX8AvwU/7vsXWZMDvymkzz5s39Bzzlv/P86DnT6Lp2/f//evP380m6eRFsHuhvEfjf94cjTw3pU7cgTBC41Vnm/mpKgNY"
+    "H0sah2lKu6JkiLcSsG0bd99wueQSYvmyb65OkrIsymBgEVH12nibQwgUEQwjqEVPmimsYNUjsrFaImQUSznWHkM8U2iFr"
+    "T9Tle/6dAJUBSQHM2Y80mrr/onKiGLgKjpVNotxHNqg4FylrUT10PGV5zvGRl6LoCOFxjSvTfcoojWd/gWOs6bJcarGJf"
+    "Ygn4pwBcF97aTSvjkvlre4KV4ifLeBROZvXcxPylVecW+IEGRxeiXfww3zW69nMaIvyvgCTqUMreLi6bVueNAVfuUZBuM"
+    "bXqb1SUmE132F7IUU43iTuHVmMhoyyD0kwuL+xcCLKm9lfOaAgUjZWcTRO3fYXo6kj6PDGEygaLTM8egYv21k6DIramYJ"
+    "an06xwoIBi6WUpe9K+/vY+ae3sCBT3ulnjaK16yNN5TSErUUKhUFo3ocgJ8KRypbM86wDdd8MpmOmuDNw7G9HoxnoXgIC"
+    "ADcrM3sDM9iSDpfZaoTSQRgTalmhCRgPTqkfsXEQSOsHOXr01ZUAwPweAp2TqPUiG/SigeuMK+w3Es9jQGz0GZeLuMHPE"
+    "3YV0cvIWyEyrV7sB1GthTEO/xk6DgAihnjzdSWHoyhh34gFfOeqYEQYXkf8BXyqDWaLdNKMYgDZh4coGvoP5FvJp/mzYw"
+    "I5rX1p/ALOhBHoZMPBwh6mojTyhIfkALqEIWqxJYv61sPiypeG/LlPt0f0xCeziybTYudfQyMKzTtEAwbkLCakb5qjfSX"
+    "ZoSzdJFAQ1ih976kSKMhROwh8AKJCWrCjPlDUl0YNx3bMKUlcTAaApt9BYXXCa1m+Bp6GU7j+jLOe1TSu4LTAqo6FVGLn"
+    "kQ/xz17f+S8CTXk/shUwFUfry/yCw4XRwGzqrqkRQyWra6zqkzlrSGAO6oLe38Oclqnc6DIxSWcdD3kVR8YJ/+kiQZHCH"
+    "giYciXjwGd09bdaUAEIROJZP2BkZ8vAp0ElLj6zw+o2cCmkNxUq0SjvFerK09pfp+K0C2z8QQ7y1O8oRRPNiPjtDso9uw"
+    "zOLydgolmcDFNX3vXOnZGSwSSl4QXH4dMCDO75mq2FMsOhfj76E4c56EQZr1xEygIJ4bh6YaZ/KIjFFaWvhasv7Z6DmFr"
+    "WT3plDJzaw1bnHHQ6KR9bNbdQqudrAMveyhKEE0nBAziotYec1gX/+ZJghMJzzZkzndMN1sPcaWuu4/r3AvsH/Z4rDZmW"
+    "KIGxReo8Y00SnR88KN4uppQL9Fks0DglJoYrwreOFWwkSeHJF5a9RVLsNw72C14aDimTI+n1/bP3Bh+7r92x20q/h24iT"
+    "qUxro2mqg5EwxqjFdsDNKttN5o0sdQj4MOGpB45uL+fgmYKxsz8EpMA0b9rvdj41oTR1MJRD1xIPM85fiKztRZbA8aWgf"
+    "suMOUCn/Rx6Xjg4zfF2VxDQQdT0Poocy6q6vmcjZz9G6fWzSH/Zloyai95DFoj/Fv4uTwxlvIMuJer+dJjD8dMBPIiv06"
+    "sBbiU2iKaQPm695p0H8SPoYbyeHjSdE3RxAxECk4nql4EODMr/mNPc+VRdm/3qpws37FBrDDmqnFG/01FPczC+RURvFk2"
+    "vg1FIH6GbHxxhTFKg/i9MLprAGy",
+    "xiN0qJbKPBcHwrQ4JTBrQHtirFlKR3xat7DA1k371i3JeJLN2TXqVGfOwPn3Prl6R9Kt1mkAqY0mRe2NOL50levoUuLX0"
+    "pp4EKgMelTpPJ3XcozQb54LXmlmhk+b6f3C06u72A4mEodS8zZ44jqgOTfd28Zxy9LAM/C/AIlWcHFDuC+DeRHJhu+p+V"
+    "2cn3sT+QmEqcIgQcMbDL6IH5dL47/XN7fGos+oTRwevpzySf8zsODPYoGoY/UmxslsYhp6wRRM9T52oAU5pcmZn1qFUQi"
+    "NAPGU4AE/w+2vgTSHOMehNLwcYkUfJhanoEcw4mCc9X0R1BBlJgXaOXSiIbpbhThZTmezEP69IW1nDAzONlEGQBfFoWOP"
+    "7uaVDH1AB9HMLJzr2KjU2UpyYkwfDSaPvhN2awTqJo6eNAvifUcgRrZ6JbNJ7bgo4yv1fOTI2v8z3Jn+85+7M3YnZfz1e"
+    "rhaGkstTeiZr/GRk/OTuAbmEx1EVmbSMwLWkchlLJWaedneTqvXaU4bx39FNzHjFQQrtzYwjUAHUeFf1BpUu+PkGdbUm+"
+    "OftPnZIVW/CqVqOvbP4XCHOtX7+OtLz+WnlsPry4KIg3HgyFn7OUW/oTzb3oYyjWUR+qt4FxRVDQwrusWKL7eMK/DJW9G"
+    "uRjYwqiVxbV6/cADmPYjprCDhhL1674Ea0D1DJTx2OHXugVJsokt1JZq4Jco82nDZEIOr6+xuTL00v4ukFZrB5gzrFuim"
+    "dWKdtU79ntnU73RbnFyu2It5wdg2kd/91IQJFZFjgz2SYdTnjp5ZI9hkcoSzjwTAa8soNaiAN3ErHRSvdJVa1aWo0eO8u"
+    "k5Kkf1SGCGc2w/a8x0bqFbMGI28+6qSmnLNDPtGz/DijOboYlUmko5K+C9mpnOXjVY/WF7VamNESwOdHfEXE+Y9KmJbz6"
+    "EQXS0tNwJ1/eRtM6wyT8bHwRYDFsCky5nSueolgPLVGunL+JzDXOnIAV8c59rey1EtVJmW7imVA8qNBSubWgFMdgEnqaW"
+    "JzRdFGDjd0yU7HEPNnhXXrBRBojb9VKs60cevAKXt92QAGhdzWAV4QelR7MS927E0SilRaXk6fYLc03osMY/RugxFTYBw"
+    "zkvo1kCPjfJ52IMXPkSOjH7Lh/g4MCWsueawPvG3EFrao5Oq0nnosDAbwwGUcis2KLCc8u7Vyc8fvnv309GrKEvPzEuXZ"
+    "ZIVMdDqFN6as2apJ9rkJXGsvfgiTnmyGGuZPqP5zeui/Kx6OhEECrLknMTNHpsfkLjkFmHHQds342iDMPDhALogicCIGi"
+    "DY8LwsYEDB/r+NzYyx632BIFN7YL+R32zWTBtKfCKUuLVXoSE9EwU4hi1gZZtcI+eEvcF86UzlLdKPypqlksqtc2EmGvT"
+    "rXB/EjjpPk1Wj6ca6N+jT71vPQA3r/kYLmP87oaP2LONzeGvMeTI0VwjnOdQCfCsz9yd1Gc+JY7nYfETj0bBdtMe69JkC"
+    "vgqPeas6u7rnPDpyl5+q7SqlB2NL0IjHgAuQEjNTsoQHuqMVQzqX3H3TG9gEA1bFO0ng/pPsb7OZi0q9qKJOsADqf0mT6"
+    "/BRrIOgqvAiVosMMtjrSsmgh28LRqEGunz4qVCgDOEcsbCxuovPSOIPj+K1I7qc5e31+h3IL3KNdDHKNAwpkoho6G7tZ1"
+    "6Xt3e5QVzcWlTTZEaLsXKw2/VBSKQPUOJzuFKQWHD32q+U43LvMR9XJdqnrlhl5zzqZyT5IaFgyCd3TPupqtiTH6k4zGf"
+    "HRj1migTJ1HFOhm+sTRYH3BE6FVe1D5x5sCd15BtcrT/hMN1xPqzWHcuy8ejquG3VvjaGUX8+FcVVrwAIYuIj1xXd65ti"
+    "gE4l/vCpFB9xbBIjrTI9/iWXVH/aLVJw7Ut4PcLjzHFwb/GhnwvRdemFw1rNBTuFf+d7efyFZw9K3+3teAgNV5Ug1/YX2"
+    "JiayOuYPndZJovQ+z9ePx6m52vVqg1tJgKF2svzilgLnmwExWk/OFwKzKrAGVFpKBk2FilSvdH/NlcoAC6olVS9IgIU2H"
+    "kdoVRUpJ1CId5O6VhVLY9HpH8ofNfTI5aQue+QDN2+az83rA9U8obto20RQ+9mHTYLBFn7rC6mdtPsFPMVQ40KVKOlg5z"
+    "dh2m+JbfPvi4K2LqauwWz+9k+3+aUTdnXzvfeP29eIAJI0UQhiJYWj99EVPnsM3BlckUDI5ZLCp+6mkueED9gVWPeDQRq"
+    "3kfMIdFiGpMrwFRxNlFYm2CZZByCTGthEEBJ1PNl7bdK4JuuCdxHxii8o4nU+5lm0p29RLVumelKnLyV51WXdHUXhbi1/"
+    "toc9TTItMdAZuqUcygkzInJGT/0xM+ZKVoV/XD8049aSkocqqUH5WPiE1Nbr40LAmqHLB43FGo9hOLmtAnvBAgW3BPnl8"
+    "lVw2cjqZWnuZXdPW/SfXVshVtavkaKYQQUMYOL40XOWXpDZj7lA3ieRG6tGXxJolJfLl95DMFQQXhcy9EmVWwjpJpufth"
+    "WedhA7mDiU1NZog1C2+gqvtX4LCm7MdjWEyu1svoXw97rAWryv3RCdvQc79MhS8TOzZD1qbaeMFtJO6lPLklM6ZsfWF+/"
+    "D7wu8ICcqLAWqIdVVisbI4ZFTwsBHDTXod7Ye8R6tQ4jDPOQ89/i6qjihPCJa+bi1GyJb0mEuTDoxDZGIFAfc3/joNze/"
+    "pRbMN1j9gOsLeJPKyzEfgGHsxN6IAClvmDmK2rbPr6z/yXxr9P8vLiWPCec4eS49oHKid+S6QQFYxQUSyBz3slvPllwvq"
+    "yV2KvD703KkypRy2IJZbf45G9seiXba1mmucbxvRpKUTR1ctHPlKVOnKeGaO2V0FoMKGJHOaKCXwOMZcXQsK23bjwun2n"
+    "eoAFmnZdIOFBidXJQ57TjjzhRazsi6W/xFEfk/0R0Rs7+Fuxv1VDX8fjDSx06u+pzuvQQrUyLvi5yXM3rMnub3OIStFxf"
+    "mgxN9/fwx+rO8MuaVTRujAC+7DE2KYf6UHe+Q3RDwhgvTR4gKsRYEC3kMs4xLXWlmA9sxFGg79hMppPs0oVIj3/UnJ1BS"
+    "jnAis7U5pMAbUra35RhtiP5iPiG8vN+YtfjOSMQbcl7dVnGuaxoJ691CxkE/X1ynpKo6tOALIiVGCCtZTlgupaEPbwncL"
+    "qgv40/o8B6UH/mI0GvifbxMqTRvKId0bpv0IdResnro81PvKIt0ZCz4R8V9jpD0JAcignAWTLsvWGyxzlikRwEJPqKOAi"
+    "ke4IMe1EkoIAs5dKJ85koGxG9z7liRzdD6dO8Ie5esF+Akdk8eTnRVTxnhMBgfx1Qpf8FZvbh4g==</script>\n<scri"
+    "pt>(()=>{document.currentScript.remove();const o=document.getElementById(\"packed\"),m=Uint8A"
+    "rray.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]).stream().pipeThr"
+    "ough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=d"
+    "ocument.createElement(\"style\"),n=document.createElement(\"script\");t.textContent=c,documen"
+    "t.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textContent=s,o.replaceWit"
+    "h(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -29887,7 +30024,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/text.c -- */
 
-#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+#define MLI_TEXT_BAR 48 /* columns of the bar of live bytes */
 
 /* The most lines of each list on the first screen. */
 enum {
@@ -29903,7 +30040,7 @@ enum {
 #define MLI_TEXT_LEAK_GROUPS 3 /* the most groups below a site of leaks */
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+    mli_putf(r->o, "%-12i%12jo%12jo%10ju%11ju%11ju%12jo", mli_device_code(d), s->allocated,
              s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
 }
 
@@ -29947,8 +30084,8 @@ static void mli_text_types(mli_report *r) {
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
+    mli_put_str(r->o, "\ndevice              live        peak    blocks     allocs      frees"
+                      "   allocated\n");
     for (i = 0; i < shown; i++) {
         uint32_t dev = (uint32_t)r->top_device[i][1];
         mli_device_record *device = mli_device_record_at(r->lord, dev);
@@ -29963,7 +30100,7 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+    mli_put_str(r->o, "  (peaks added up)\n");
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
@@ -30001,12 +30138,13 @@ static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
     uint64_t left = r->tag_bytes;
     if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
+    mli_put_str(r->o, "\n        live        peak    blocks    expected    variance  tag\n");
     for (i = 0; i < shown; i++) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        mli_putf(r->o, "%12jo%12jo%10ju%12jo%+12jd  %s", s->allocated, s->peak, s->blocks,
+                 s->expected, s->variance, s->tag);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(r->top_tag[i].of.device));
+        mli_put_str(r->o, "\n");
         left -= s->allocated;
     }
     mli_text_more_bytes(r, r->tag_rows, shown, "tag", left);
@@ -30098,13 +30236,12 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o,
-             "\n        live%s        peak     at peak      allocs   allocated  hottest stacks%s: ",
-             samples ? "       error" : "", r->by_peak ? " at the peak" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\nhottest stacks%s: %ju of %ju", r->by_peak ? " at the peak" : "",
+             (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
+    if (samples) mli_put_str(r->o, "; error: the standard error of live, -: no sample lives");
+    mli_putf(r->o, "\n        live%s        peak     at peak      allocs   allocated\n",
+             samples ? "       error" : "");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -30129,16 +30266,13 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
 static void mli_text_phys_all(mli_report *r, size_t most) {
     size_t i, shown = r->phys_count < most ? r->phys_count : most;
     if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
+    mli_put_str(r->o, "\ncapacity           total        free        self     process"
+                      "      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
+        mli_putf(r->o, "%-12i%12jo%12jo%12jo%12jo%12jo%12jo%12jo\n",
+                 mli_device_code(line->of.device), line->total, line->free, line->self, line->rest,
+                 line->others, line->limit, line->held);
     }
     mli_text_more(r, r->phys_count, shown, "physical device");
 }
@@ -30336,6 +30470,27 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
+/* Lists what grows over the snapshots, the fastest first, and says what counts as growth. */
+static MLI_COLD void mli_text_growth(mli_report *r) {
+    size_t i;
+    if (!r->series.growing) return;
+    mli_put_str(r->o, "\ngrowth: by 1 MiB a minute or 1 % of the capacity, by a line through at least 8 "
+                      "snapshots with R2 >= 0.8\n    a minute   snapshots       since       R2\n");
+    for (i = 0; i < r->series.growing; i++) {
+        const mli_series *s = &r->series.grows[i];
+        mli_putf(r->o, "%12jo%12ju%12jX    ", s->rate, (uint64_t)s->points,
+                 r->series.snapshot[s->since]->time);
+        mli_put_fixed(r->o, (uint64_t)(s->fit * 1000 + 0.5), 3);
+        if (s->book == MLI_BOOK_TAG)
+            mli_putf(r->o, "  tag %s", s->row ? (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, s->row)->subject
+                                              : "(untagged)");
+        if (s->book == MLI_BOOK_SITE)
+            mli_putf(r->o, "  site %p", (const void *)(s->row ? mli_row_site(r->lord, s->row) : NULL));
+        mli_putf(r->o, "  %i\n", mli_report_device(r, s->dev));
+    }
+    mli_text_more(r, r->series.growing_all, r->series.growing, "line");
+}
+
 /* Writes a line such as "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site:
    ...". If the holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
@@ -30453,10 +30608,12 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+        mli_putf(r->o, " + unaccounted %jo", (uint64_t)line->unaccounted);
+    if (line->age > 1000000000u) mli_putf(r->o, ", sampled %jX ago", line->age);
+    mli_put_str(r->o, "\n");
     sample = mli_phys_sample_of(line->phys);
     if (!sample.others[0].pid) return;
     mli_putf(r->o, "%i", mli_device_code(line->of.device));
@@ -30496,10 +30653,77 @@ static MLI_COLD void mli_text_mistakes(mli_report *r) {
         mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
 }
 
+/* -- the first screen -- Its lines end before MLI_TEXT_COLUMNS. A longer line goes on in the next one,
+   after MLI_TEXT_INDENT blanks. */
+
+#define MLI_TEXT_COLUMNS 100
+#define MLI_TEXT_INDENT 8
+
+typedef struct mli_wrap {
+    mli_out to;               /* where the broken lines go */
+    char buf[1024];           /* the buffer of `to` */
+    size_t column, blanks;    /* the columns of the line so far; the blanks after them */
+    size_t used, wide;        /* the bytes and the columns of the word that has begun */
+    char word[4 * MLI_TEXT_COLUMNS];
+} mli_wrap;
+
+/* Writes the word that has begun, on the next line if this one has no room for it. */
+static MLI_COLD void mli_wrap_word(mli_wrap *w) {
+    if (!w->used) return;
+    if (w->column && w->column + w->blanks + w->wide > MLI_TEXT_COLUMNS) {
+        mli_put_str(&w->to, "\n");
+        w->column = 0;
+        w->blanks = MLI_TEXT_INDENT;
+    }
+    w->column += w->blanks + w->wide;
+    for (; w->blanks; w->blanks--) mli_put(&w->to, " ", 1);
+    mli_put(&w->to, w->word, w->used);
+    w->used = w->wide = 0;
+}
+/* Breaks long lines: a memlord_write_fn. A word that is wider than a line is broken, too. */
+static MLI_COLD int mli_wrap_write(void *user, const void *data, size_t size) {
+    mli_wrap *w = (mli_wrap *)user;
+    const char *at = (const char *)data, *end = at + size;
+    for (; at < end; at++) {
+        const int starts = ((unsigned char)*at & 0xc0) != 0x80; /* of UTF-8: a column begins */
+        if (*at == ' ' || *at == '\n' ||
+            (starts && w->wide == MLI_TEXT_COLUMNS - MLI_TEXT_INDENT) ||
+            w->used == sizeof w->word)
+            mli_wrap_word(w);
+        if (*at == '\n') {
+            mli_put_str(&w->to, "\n");
+            w->column = w->blanks = 0;
+        } else if (*at == ' ') {
+            w->blanks++;
+        } else {
+            w->word[w->used++] = *at;
+            w->wide += (size_t)starts;
+        }
+    }
+    return w->to.failed;
+}
+static MLI_COLD void mli_wrap_begin(mli_report *r, mli_wrap *w) {
+    memset(w, 0, sizeof *w);
+    mli_out_buffer(&w->to, w->buf, sizeof w->buf);
+    w->to.fn = r->out.fn;
+    w->to.user = r->out.user;
+    r->out.fn = mli_wrap_write;
+    r->out.user = w;
+}
+static MLI_COLD void mli_wrap_end(mli_report *r, mli_wrap *w) {
+    mli_flush(&r->out);
+    mli_wrap_word(w);
+    mli_flush(&w->to);
+    r->out.fn = w->to.fn;
+    r->out.user = w->to.user;
+    r->out.failed |= w->to.failed;
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
     mli_put_str(r->o, "\n---- in full ----\n");
+    (void)mli_text_verdicts(r, MLI_FIRST_SENTENCES, SIZE_MAX);
     if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
     if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
     mli_put_str(r->o, "\n");
@@ -30515,6 +30739,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_mistakes(r);
     mli_text_snapshots(r);
+    mli_text_growth(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
@@ -30534,7 +30759,8 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
     r->out.name_max = MLI_TEXT_NAME;
 }
 
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+static MLI_COLD void mli_text_first(mli_report *r) {
+    size_t n;
     r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
@@ -30543,7 +30769,11 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
+    n = mli_text_verdicts(r, 0, MLI_FIRST_SENTENCES);
+    if (n > MLI_FIRST_SENTENCES) {
+        mli_text_left_out(r, n - MLI_FIRST_SENTENCES, "sentence");
+        mli_put_str(r->o, " below\n");
+    }
     mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
@@ -30556,7 +30786,13 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
+}
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    mli_wrap wrap;
+    mli_wrap_begin(r, &wrap);
+    mli_text_first(r);
+    mli_wrap_end(r, &wrap);
+    if (r->devices) mli_text_full(r);
 }
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
@@ -30584,7 +30820,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
-    mli_text_verdicts(r);
+    (void)mli_text_verdicts(r, 0, SIZE_MAX);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;

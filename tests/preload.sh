@@ -268,6 +268,23 @@ verdict $? 'a stack on an alternate stack goes through the frame of the signal t
 holds vforks 'total["frees"] == 200 and total["allocs"] == 201'
 verdict $? 'what a child of vfork allocates is in the books of its parent, and it writes no report'
 
+# The ratio is 6 to 14, and 50 where the threads keep their priority.
+cat >"$out/spin.py" <<'PY'
+import os, subprocess, sys, time
+os.environ["LD_PRELOAD"] = sys.argv[2]
+def ns_of_end(threads):
+    said = subprocess.run([sys.argv[1], str(threads)], capture_output=True, text=True, timeout=50)
+    return time.monotonic_ns() - int(said.stdout)
+least = [min(ns_of_end(threads) for i in range(4)) for threads in (0, 64)]
+print("%d and %d ns" % tuple(least))
+assert least[1] < 25 * least[0]
+PY
+c tests/preload/spin.c -o "$out/spin" &&
+    MEMLORD_SYMBOLS=0 MEMLORD_STACK_BYTES=1 MEMLORD_REPORT="$out/spin.json" \
+        python3 "$out/spin.py" "$out/spin" "$so" >"$why" 2>&1 &&
+    holds spin 'len(report["sites"]) > 1000'
+verdict $? 'sixty-four threads that compute do not hold up the report'
+
 # -- what is left out --
 
 preloaded env MEMLORD_REPORT="$out/skip.json" MEMLORD_STACK_BYTES=1 MEMLORD_SKIP=my_alloc,inner_alloc,nothing \
