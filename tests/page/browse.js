@@ -554,6 +554,7 @@ tests['a sentence leads to its table, and the table shows that alone'] = async (
     const page = await open('rich');
     await drawn(page);
     const all = (await cells(page, 'sites', 1)).length;
+    await page.click('#overview summary');
     await page.click('.answers a:has-text("kv_cache"), .answers a:has-text("weights")');
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
     assert.deepStrictEqual([...new Set(await cells(page, 'blocks', 2))], ['weights']);
@@ -804,7 +805,7 @@ tests['of a program that has ended the flame graph opens on the peak'] = async (
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Live']);
     ended.verdicts = JSON.parse(verdict('peak', 'peak', { text: '3 GiB, site load 100 %; 0 B left' })).verdicts;
     await dropFile(page, 'ended.json', JSON.stringify(ended));
-    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('Held the peak'));
+    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('3 GiB, site load'));
     await page.waitForFunction(() => document.querySelectorAll('#flame button').length);
     assert.deepStrictEqual(await pressed(), ['Stacks', 'Peak']);
     assert.strictEqual(await page.getAttribute('.answers a', 'href'), '#peak');

@@ -1792,10 +1792,10 @@ const DRAW = Object.assign({ overview: showOverview, devices: showDevices, flame
 
 /* Draws a section. If that fails, the section says so, and the other sections are drawn all the same. */
 function drawSection(id, p) {
-    const section = $(id), body = section.querySelector('.body');
+    const section = $(id), body = section.querySelector('.body'), charts = view.charts.length;
     try {
         section.hidden = !DRAW[id](p, body);
-        redraw();
+        if (view.charts.length > charts) redraw();
     } catch (error) {
         fill(body, el('p.soft', 'This section could not be drawn: ' + text(error.message)));
         section.hidden = false;
